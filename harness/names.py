@@ -1,0 +1,37 @@
+"""Names that the worker writes and the analysis reads. Each is spelt once, here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NVTX_DOMAIN: Final = "stepduel"
+"""NVTX domain of every range and mark that the worker and its probes make."""
+
+STEP: Final = "step"
+TRAIN_MODE_ENTER: Final = "train_mode_enter"
+TRAIN_MODE_EXIT: Final = "train_mode_exit"
+EVAL_MODE_ENTER: Final = "eval_mode_enter"
+EVAL_MODE_EXIT: Final = "eval_mode_exit"
+FORWARD_BACKWARD: Final = "forward_backward"
+FORWARD: Final = "forward"
+OPTIMIZER_STEP: Final = "optimizer_step"
+TRAIN_BATCH: Final = "train_batch"
+
+GC_COLLECT: Final = "gc.collect"
+"""Range of an explicit `gc.collect()` (a probe)."""
+GC_AUTO: Final = "gc.auto"
+"""Range of a collection the interpreter started by itself (from `gc.callbacks`)."""
+
+CAPTURE: Final = "capture"
+"""Start/end range around the measured steps: what `nsys --capture-range=nvtx` listens for."""
+
+# Marks. NVTX fixes a range's payload when the range begins, before what it moved is known. So a probe emits, inside
+# its range, a mark with one of these names and the figure as payload; the analysis adds it to the tightest range
+# around it on the same thread. It works alike under nsys and under our own recorder.
+RANK_MARK: Final = "rank"
+"""Emitted at the start of every step; payload = the torch.distributed rank of this process."""
+MOVED_BYTES: Final = "moved_bytes"
+COLLECTED_OBJECTS: Final = "collected_objects"
+PAYLOAD_MARKS: Final = (MOVED_BYTES, COLLECTED_OBJECTS)
+
+PATH_SEPARATOR: Final = "/"
