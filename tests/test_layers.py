@@ -75,7 +75,7 @@ def worker_files() -> list[Path]:
     files: list[Path] = []
     for entry in STANDARD_LIBRARY_ONLY:
         path = ROOT / entry
-        files.extend(sorted(path.rglob("*.py")) if path.is_dir() else [path])
+        files.extend(sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.exists() else [])
     return files
 
 
