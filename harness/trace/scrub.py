@@ -1,0 +1,291 @@
+"""Make a copy of an Nsight Systems export that can be shared: the performance data, without whom and where.
+
+An export carries far more than timings: every environment variable, the host, the user, the command line, the names of
+all processes on the machine and what the program printed. New versions add tables, so this works by *allowing*: a text
+is kept only where a name of a kernel, an API call or a range is known to live, or where a setting is known to be
+harmless. Everything else that is text becomes `scrubbed`. What is kept is then searched for the host, user and home
+folder that the export itself gives away, and for file paths. Numbers (times, ids, bytes) are never touched.
+
+The copy is rebuilt with VACUUM, so that no removed text stays in the file's free pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.errors import TraceError, UsageError
+
+SCRUBBED: Final = "scrubbed"
+
+# Columns that hold a StringIds id whose text is a performance name, in whichever table they appear.
+_NAME_ID_COLUMNS: Final = {
+    "nameId", "textId", "jsonTextId", "demangledName", "shortName", "mangledName", "symbol", "endNameId", "name",
+}  # fmt: skip
+# Columns that hold an id of a path of which the last part says enough (libtorch_cuda.so).
+_MODULE_ID_COLUMNS: Final = {"module"}
+# Tables whose name columns speak of the machine rather than of the program's performance.
+_FOREIGN_TABLES: Final = ("ProcessStreams", "ANALYSIS_FILE", "OSRT_FILE_ACCESS", "TARGET_INFO_SYSTEM_ENV")
+
+# Text columns that are kept: a pattern over TABLE.column.
+_KEPT_TEXT: Final = re.compile(
+    r"StringIds\.value"
+    r"|NVTX_EVENTS\.(text|jsonText|binaryData)"
+    r"|NVTX_PAYLOAD_\w+\.(name|description)"
+    r"|(CUPTI|CUDA|OSRT|MPI|CUBLAS|CUDNN|NCCL)_\w+\.(name|tensorSizeMinusOneElements)"
+    r"|TARGET_INFO_GPU\.(name|chipName|busLocation)"
+    r"|TARGET_INFO_SYSTEM_ENV\.name|(META_DATA_CAPTURE|META_DATA_EXPORT|EXPORT_META_DATA)\.name"
+    r"|TARGET_INFO_SESSION_START_TIME\.utcTime"
+    r"|(ENUM_\w+|UnwindMethodType)\.\w+"
+)
+# Settings and system facts whose value says nothing about a person or a place.
+_KEPT_VALUES: Final = re.compile(
+    r"EXPORT_(PRODUCT_\w+|SCHEMA_\w+|PLATFORM|ARCH|TIME_UTC|LAZY|PARAM_(LAZY|APPEND|OVERWRITE|TIME_\w+))"
+    r"|CAPTURE_EVENT_TYPE|(START|STOP)_TRIGGER|RATE_HZ|RUN_DURATION_\w+"
+    r"|(PROCESS_\d+:)?(COLLECT_\w+|CUDA_\w+(:\w+)?)"
+    r"|LINUX_PERF_OPTIONS:\w+|OS_RUNTIME_OPTIONS:\w+"
+    r"|Cpu(Cores|SpeedMhz|Architecture|Description)|NvDriverVersion|CudaDriverVersion|OsDescription|Has\w+|Supports\w+"
+)
+_META_TABLES: Final = ("META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_SYSTEM_ENV")
+# Settings whose value is an identity to look for in the names that are kept.
+_IDENTITY_NAMES: Final = re.compile(
+    r"EXPORT_(HOST|USER)|DEVICE_DISPLAY_NAME|Hostname|(PROCESS_\d+:)?(USER_NAME|WORKING_DIR)", re.IGNORECASE
+)
+_IDENTITY_VARIABLES: Final = re.compile(r'(?:HOME|USER|LOGNAME|HOSTNAME|PWD|SUDO_USER|NAME)="?([^"]+)"?')
+# Names too common to be anybody's, which would only damage range names.
+_NOBODY: Final = {"", "root", "user", "users", "home", "localhost", "local", "none", "true", "false", "cuda", SCRUBBED}
+# A file path inside a name. Layers of a model are named like paths too (`/blocks.2/conv1/Conv`), and are kept: a path
+# is one that starts at a folder found at the root of file systems, or ends as a source, library or data file does.
+_ROOTS: Final = (
+    rb"app|apps|content|data|datasets|dev|etc|export|fsx|global|gpfs|home|kaggle|lib|lustre|media|mnt|nfs|opt|private|proc"
+    rb"|projects?|root|run|scratch|shared|srv|storage|sys|tmp|Users|usr|var|vol|work|workspace"
+)
+_PATH: Final = (
+    rb"\w+://[^\s\"'<>]+"  # a web address
+    rb"|(?<![\w/.])(?:~|[A-Za-z]:)[/\\][\w.@+~/\\-]*"
+    rb"|(?<![\w/.:>])/(?:" + _ROOTS + rb")/[\w.@+~/-]+"
+    rb"|(?<![\w/.:>])/(?:[\w.@+~-]+/)+[\w.@+~-]+\.(?:py|so|cu|cuh|c|cc|cpp|h|hpp|json|ya?ml|toml|pt|pth|bin|safetensors|txt|log|sh)\b"
+)
+_INTERPRETER: Final = re.compile(r"(?:.*/)?(python[\d.]*|pt_main_thread|torchrun|nsys)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScrubSummary:
+    """What was taken out. Counts are of table cells."""
+
+    texts_removed: int
+    names_redacted: int
+    identities: int
+    """How many different host, user and folder names the export gave away."""
+
+
+def scrub(source: Path, target: Path, *, force: bool = False) -> ScrubSummary:
+    """Write a copy of the export `source` to `target` without what identifies people and machines.
+
+    `source` is opened read-only. `target` appears complete or not at all. Raises UsageError where `target` exists and
+    `force` is not given, TraceError where `source` is no SQLite export.
+    """
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists already: give another name or --force to replace it")
+    if target.exists() and target.samefile(source):
+        raise UsageError(f"{target} is the trace itself: scrub writes a copy and leaves its input alone")
+    if not target.parent.is_dir():
+        raise UsageError(f"no such folder: {target.parent}")
+    # The unscrubbed copy exists for a moment: in a folder that only its owner can enter, beside the target so that
+    # the last step is a rename.
+    with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.parent) as private:
+        work = Path(private) / "copy.sqlite"
+        _copy(source, work)
+        with contextlib.closing(sqlite3.connect(work, isolation_level=None)) as connection:
+            connection.text_factory = lambda raw: raw.decode(errors="replace")
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            summary = _scrub_connection(connection)
+            connection.execute("VACUUM")
+        work.replace(target)
+    return summary
+
+
+def _copy(source: Path, work: Path) -> None:
+    if not source.is_file():
+        raise TraceError(f"{source} is not a file: expected a SQLite export (nsys export --type sqlite)")
+    uri = f"{source.absolute().as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "StringIds" not in tables:
+                raise TraceError(f"{source} is a SQLite file but no Nsight Systems export: it has no StringIds table")
+            connection.execute("VACUUM INTO ?", (str(work),))
+    except sqlite3.DatabaseError as error:
+        raise TraceError(f"{source} cannot be read as a SQLite export: {error}") from error
+
+
+def _scrub_connection(connection: sqlite3.Connection) -> ScrubSummary:
+    identities = _identities(connection)
+    redactor = _Redactor(identities)
+    connection.create_function("redact", 1, redactor, deterministic=True)
+    connection.execute("BEGIN")
+    removed = _scrub_strings(connection)
+    redacted = 0
+    for table, columns in _text_columns(connection):
+        for column in columns:
+            if table in _META_TABLES and column == "value":
+                removed += _scrub_values(connection, table)
+            elif table == "PROCESSES" and column == "name":
+                removed += _scrub_process_names(connection)
+            elif _KEPT_TEXT.fullmatch(f"{table}.{column}"):
+                redacted += _redact(connection, table, column)
+            else:
+                removed += _blank(connection, table, column)
+    connection.execute("COMMIT")
+    return ScrubSummary(texts_removed=removed, names_redacted=redacted, identities=len(identities))
+
+
+class _Redactor:
+    """SQL function: the text with identities replaced, or NULL where there is nothing to replace.
+
+    Paths become `scrubbed-path-1`, `scrubbed-path-2`…, so that two ranges named after two files stay two ranges.
+    """
+
+    def __init__(self, identities: set[str]) -> None:
+        words = sorted((re.escape(word.encode()) for word in identities), key=len, reverse=True)
+        self._identity = (
+            re.compile(rb"(?<![A-Za-z0-9_])(?:" + b"|".join(words) + rb")(?![A-Za-z0-9_])") if words else None
+        )
+        self._path = re.compile(_PATH)
+        self._aliases: dict[bytes, bytes] = {}
+
+    def __call__(self, raw: object) -> bytes | None:
+        if not isinstance(raw, bytes):
+            return None
+        text = self._path.sub(lambda match: self._alias(match.group()), raw)
+        if self._identity is not None:
+            text = self._identity.sub(SCRUBBED.encode(), text)
+        return text if text != raw else None
+
+    def _alias(self, path: bytes) -> bytes:
+        return self._aliases.setdefault(path, b"%s-path-%d" % (SCRUBBED.encode(), len(self._aliases) + 1))
+
+
+def _redact(connection: sqlite3.Connection, table: str, column: str) -> int:
+    """Take identities out of a column that is kept. A binary payload that holds one is emptied: its layout is fixed."""
+    replacement = "NULL" if column == "binaryData" else f'CAST(redact(CAST("{column}" AS BLOB)) AS TEXT)'
+    return connection.execute(
+        f'UPDATE "{table}" SET "{column}" = {replacement} '
+        f"WHERE typeof(\"{column}\") IN ('text', 'blob') AND redact(CAST(\"{column}\" AS BLOB)) IS NOT NULL"
+    ).rowcount
+
+
+def _blank(connection: sqlite3.Connection, table: str, column: str) -> int:
+    return connection.execute(
+        f'UPDATE "{table}" SET "{column}" = ? WHERE typeof("{column}") IN (\'text\', \'blob\') AND "{column}" <> \'\'',
+        (SCRUBBED,),
+    ).rowcount
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+    return [row[0] for row in connection.execute(query)]
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
+    """Return (name, declared type in capitals) of each column."""
+    return [(row[1], row[2].upper()) for row in connection.execute(f'PRAGMA table_info("{table}")')]
+
+
+def _text_columns(connection: sqlite3.Connection) -> Iterator[tuple[str, list[str]]]:
+    """Yield each table with its columns that can hold text; numeric ones are never read, and never written."""
+    for table in _tables(connection):
+        columns = [name for name, kind in _columns(connection, table) if not re.match("INT|BIGINT|REAL|FLOAT", kind)]
+        if columns:
+            yield table, columns
+
+
+def _identities(connection: sqlite3.Connection) -> set[str]:
+    """Collect the host, user and folder names that the export's own metadata tells."""
+    found: set[str] = set()
+    for table in set(_META_TABLES) & set(_tables(connection)):
+        for name, value in connection.execute(f'SELECT name, value FROM "{table}" WHERE value IS NOT NULL'):
+            if _IDENTITY_NAMES.fullmatch(str(name)):
+                found.add(str(value).strip())
+            elif match := _IDENTITY_VARIABLES.fullmatch(str(value)):
+                found.add(match.group(1).strip())
+    # A home folder tells the user, a full host name its first label.
+    for value in list(found):
+        if match := re.match(r"/(?:home|Users)/([^/]+)", value):
+            found.add(match.group(1))
+        if re.fullmatch(r"[A-Za-z][\w-]*(\.[\w-]+)+", value):
+            found.add(value.split(".")[0])
+    return {value for value in found if len(value) > 2 and value.lower() not in _NOBODY and not value.isdigit()}
+
+
+def _scrub_strings(connection: sqlite3.Connection) -> int:
+    """Blank every string that no performance column refers to; shorten modules to their file name."""
+    connection.execute("CREATE TEMP TABLE kept (id INTEGER PRIMARY KEY)")
+    connection.execute("CREATE TEMP TABLE modules (id INTEGER PRIMARY KEY)")
+    for table in _tables(connection):
+        if table.startswith(_FOREIGN_TABLES) or table in ("StringIds", "PROCESSES"):
+            continue
+        only = _WATCHED_THREADS.get(table, "")
+        watched = _watched_processes(connection) if only else ""
+        for column, kind in _columns(connection, table):
+            if not kind.startswith("INT"):
+                continue
+            into = "kept" if column in _NAME_ID_COLUMNS else "modules" if column in _MODULE_ID_COLUMNS else None
+            if into:
+                where = only.format(watched=watched)
+                connection.execute(
+                    f'INSERT OR IGNORE INTO {into} SELECT DISTINCT "{column}" FROM "{table}" '
+                    f'WHERE "{column}" IS NOT NULL {where}'
+                )
+    modules = connection.execute("SELECT id, value FROM StringIds WHERE id IN modules AND id NOT IN kept").fetchall()
+    connection.executemany(
+        "UPDATE StringIds SET value = ? WHERE id = ?",
+        [(re.split(r"[/\\]", value)[-1], number) for number, value in modules],
+    )
+    return connection.execute(
+        "UPDATE StringIds SET value = ? WHERE id NOT IN kept AND id NOT IN modules AND value <> ''", (SCRUBBED,)
+    ).rowcount
+
+
+# nsys lists the threads of every process on the machine; only those that were measured are anybody's business.
+_WATCHED_THREADS: Final = {"ThreadNames": "AND (globalTid & -16777216) IN ({watched})"}
+
+
+def _watched_processes(connection: sqlite3.Connection) -> str:
+    """Return SQL that selects the globalPid of every process with ranges or GPU activity."""
+    parts = ["SELECT NULL"]
+    for table in _tables(connection):
+        if table == "NVTX_EVENTS" or table.startswith(("CUPTI_ACTIVITY_KIND", "MPI_")):
+            names = {name for name, _ in _columns(connection, table)}
+            if "globalTid" in names:
+                parts.append(f'SELECT globalTid & -16777216 FROM "{table}"')
+            elif "globalPid" in names:
+                parts.append(f'SELECT globalPid FROM "{table}"')
+    return " UNION ".join(parts)
+
+
+def _scrub_values(connection: sqlite3.Connection, table: str) -> int:
+    removed = 0
+    names = [row[0] for row in connection.execute(f'SELECT DISTINCT name FROM "{table}" WHERE name IS NOT NULL')]
+    for name in names:
+        if not _KEPT_VALUES.fullmatch(name):
+            query = f"UPDATE \"{table}\" SET value = ? WHERE name = ? AND value <> ''"
+            removed += connection.execute(query, (SCRUBBED, name)).rowcount
+    return removed
+
+
+def _scrub_process_names(connection: sqlite3.Connection) -> int:
+    removed = 0
+    for (name,) in connection.execute("SELECT DISTINCT name FROM PROCESSES WHERE name <> ''").fetchall():
+        match = _INTERPRETER.fullmatch(name)
+        kept = match.group(1) if match else SCRUBBED
+        if kept != name:
+            removed += connection.execute("UPDATE PROCESSES SET name = ? WHERE name = ?", (kept, name)).rowcount
+    return removed
