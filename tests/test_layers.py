@@ -21,8 +21,8 @@ LAYERS: list[set[str]] = [
     {"scenario", "environment"},
     {"errors", "names", "metrics", "__init__"},
 ]
-# `collectors` wrap launches, and a launch reads its plan: the only imports allowed inside a line.
-WITHIN_LINE = {("launch", "subject")}
+# The only imports allowed inside a line: a launch reads its subject, and the verdict and the attribution use statistics.
+WITHIN_LINE = {("launch", "subject"), ("gate", "stats"), ("analysis", "stats")}
 RANK_OF = {name: index for index, line in enumerate(LAYERS) for name in line}
 STANDARD_LIBRARY_ONLY = ["harness/worker", "harness/collectors/recorder.py"]
 
