@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def private(tmp_path: Path) -> Path:
     return make_export(tmp_path / "private.sqlite", PRIVATE)
 
 
-def rows(path: Path, query: str) -> list[tuple[object, ...]]:
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
     connection = sqlite3.connect(path)
     try:
         return connection.execute(query).fetchall()
