@@ -1,0 +1,194 @@
+"""The verdict of a duel: one of five states, the reason for it, its numbers, and what to do next.
+
+Pure: step times in, a frozen `Verdict` out, the same for a duel under way and for one recomputed from the store.
+Nothing that failed is ever `same` or `faster`: what cannot be judged is `invalid` with the reason, what has not been
+settled is `undecided` with the launch pairs that would settle it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.stats.history import VariancePrior
+from harness.stats.paired import PairDifference, Problem, StepPairs, UnusableError, pair_difference
+from harness.stats.sequential import Look, Outcome, Rule, pairs_to_decide, replay
+
+
+class State(StrEnum):
+    """What a verdict says about head against base."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    UNDECIDED = "undecided"
+    INVALID = "invalid"
+
+
+class Reason(StrEnum):
+    """Reason codes: stable, for programs. `Verdict.detail` and `Verdict.next_step` say it in words."""
+
+    BEYOND_MIN_EFFECT = "beyond_min_effect"
+    """`slower` or `faster`: significant and at least the smallest effect that matters."""
+    WITHIN_MARGIN = "within_margin"
+    """`same`: the interval lies inside the margin."""
+    MORE_PAIRS = "more_pairs"
+    """`undecided`: planned looks are left, the duel goes on or was cut short."""
+    TOO_NOISY = "too_noisy"
+    """`undecided`: all planned pairs were made, and their scatter hides differences that would matter."""
+    BETWEEN_LIMITS = "between_limits"
+    """`undecided`: measured well, but the difference lies too near a limit to say on which side it is."""
+    NO_STEPS = Problem.NO_STEPS.value
+    UNEQUAL_STEPS = Problem.UNEQUAL_STEPS.value
+    UNEQUAL_RANKS = Problem.UNEQUAL_RANKS.value
+    NOT_A_TIME = Problem.NOT_A_TIME.value
+    ZERO_VARIANCE = Problem.ZERO_VARIANCE.value
+    DIFFERENT_WORK = "different_work"
+    CANNOT_RUN = "cannot_run"
+    INCOMPARABLE = "incomparable"
+    LAUNCH_FAILED = "launch_failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objection:
+    """Why a comparison is invalid however its times look, found outside the statistics (by the duel)."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A verdict and every number it rests on. Ratios are head/base of step time; absent numbers are None, never NaN.
+
+    `ci` is the interval the state rests on: for `same` the one held against the margin (90 %), otherwise the one held
+    against 1 (99.5 % with four looks). `detectable_effect` is a fraction: the slowdown seen with 80 % power.
+    """
+
+    state: State
+    reason: Reason
+    ratio: float | None = None
+    ci: tuple[float, float] | None = None
+    p: float | None = None
+    pairs: int = 0
+    steps_per_pair: int = 0
+    detectable_effect: float | None = None
+    next_step: str | None = None
+    detail: str | None = None
+    looks: tuple[Look, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The verdict in one line, as the terminal and every report show it."""
+        head = self.state.upper()
+        if self.ratio is None:
+            return f"{head} {self.reason}: {self.detail}" if self.detail else f"{head} {self.reason}"
+        parts = [f"{head} {_percent(self.ratio)} %"]
+        if self.ci is not None:
+            parts[0] += f" [{_percent(self.ci[0])}, {_percent(self.ci[1])}]"
+        if self.p is not None:
+            parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
+        parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
+        if self.detectable_effect is not None:
+            parts.append(f"(can see ≥ {self.detectable_effect * 100:.1f} %)")
+        return "  ".join(parts)
+
+
+def decide(
+    pairs: Sequence[StepPairs],
+    rule: Rule | None = None,
+    *,
+    prior: VariancePrior | None = None,
+    objection: Objection | None = None,
+) -> Verdict:
+    """Return the verdict on these launch pairs, in the order they were made.
+
+    Call it after each pair: `undecided` with `Reason.MORE_PAIRS` asks for another. The looks are replayed from the
+    first, so the same pairs always give the same verdict. An `objection` makes the verdict invalid whatever the times.
+    """
+    rule = rule or Rule()
+    steps = min((len(pair.base_ns) for pair in pairs), default=0)
+    if objection is not None:
+        return _invalid(objection.reason, objection.detail, len(pairs), steps)
+    try:
+        differences = [_difference(pair, number) for number, pair in enumerate(pairs, start=1)]
+        if not differences:
+            raise UnusableError(Problem.NO_STEPS, "no launch pair was measured")
+        looks = replay(differences, rule, prior)
+    except UnusableError as error:
+        return _invalid(Reason(error.problem.value), str(error), len(pairs), steps)
+    if not looks:
+        return _too_few(differences, rule)
+    judged = differences[: looks[-1].pairs]
+    if looks[-1].outcome is Outcome.OPEN:
+        return _undecided(looks, judged, len(pairs), rule)
+    reason = Reason.WITHIN_MARGIN if looks[-1].outcome is Outcome.SAME else Reason.BEYOND_MIN_EFFECT
+    return _with_numbers(State(looks[-1].outcome.value), reason, looks, judged)
+
+
+def _difference(pair: StepPairs, number: int) -> PairDifference:
+    try:
+        return pair_difference(pair)
+    except UnusableError as error:
+        raise UnusableError(error.problem, f"launch pair {number}: {error}") from error
+
+
+def _with_numbers(
+    state: State, reason: Reason, looks: Sequence[Look], judged: Sequence[PairDifference], next_step: str | None = None
+) -> Verdict:
+    last = looks[-1]
+    low, high = (last.pass_low, last.pass_high) if state is State.SAME else (last.low, last.high)
+    return Verdict(
+        state=state,
+        reason=reason,
+        ratio=math.exp(last.mean),
+        ci=(math.exp(low), math.exp(high)),
+        p=last.p,
+        pairs=last.pairs,
+        steps_per_pair=min(difference.steps for difference in judged),
+        detectable_effect=math.expm1(last.detectable_effect),
+        next_step=next_step,
+        looks=tuple(looks),
+    )
+
+
+def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: int, rule: Rule) -> Verdict:
+    last, planned = looks[-1], rule.looks[-1]
+    if last.pairs < planned:
+        step = f"{made} of {planned} planned launch pairs made: go on with --resume"
+        return _with_numbers(State.UNDECIDED, Reason.MORE_PAIRS, looks, judged, step)
+    spread = f"launch pairs scatter by {math.sqrt(last.variance):.1%}"
+    enough = pairs_to_decide(last, rule)
+    noisy = last.detectable_effect > last.margin
+    if enough is None:
+        step = f"{spread} around a difference on a limit: choose another margin or smallest effect"
+    elif noisy:
+        step = f"{spread}: quieten the machine (stepduel doctor), or make {enough} pairs (--pairs {enough})"
+    else:
+        step = f"the difference is close to a limit: about {enough} pairs would settle it (--pairs {enough})"
+    reason = Reason.TOO_NOISY if noisy else Reason.BETWEEN_LIMITS
+    return _with_numbers(State.UNDECIDED, reason, looks, judged, step)
+
+
+def _too_few(differences: Sequence[PairDifference], rule: Rule) -> Verdict:
+    """Fewer pairs than the first look needs: an estimate, and nothing that could be taken for evidence."""
+    made = len(differences)
+    return Verdict(
+        state=State.UNDECIDED,
+        reason=Reason.MORE_PAIRS,
+        ratio=math.exp(sum(difference.log_ratio for difference in differences) / made),
+        pairs=made,
+        steps_per_pair=min(difference.steps for difference in differences),
+        next_step=f"{made} of {rule.looks[0]} launch pairs for a first look: go on with --resume or a larger --budget",
+    )
+
+
+def _invalid(reason: Reason, detail: str, pairs: int, steps: int) -> Verdict:
+    return Verdict(state=State.INVALID, reason=reason, detail=detail, pairs=pairs, steps_per_pair=steps)
+
+
+def _percent(ratio: float) -> str:
+    text = f"{(ratio - 1) * 100:+.1f}"
+    return "+0.0" if text == "-0.0" else text

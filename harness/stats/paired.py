@@ -1,0 +1,163 @@
+"""One number from each launch pair, and the intervals and tests on a handful of such numbers.
+
+The unit of evidence is the launch pair, never the step: the steps of one process share its luck (hash seed, address
+layout, thread placement), so forty of them weigh as two or three. A pair therefore counts once, with
+
+    d_k = median over its step pairs of ln(head / base),
+
+a step's time being the maximum over ranks, since every rank waits for the slowest. The median leaves out hiccups; the
+logarithm makes "twice as slow" and "twice as fast" the same distance, and small d are fractions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+FloatArray = NDArray[np.float64]
+
+SMALLEST_SPREAD = 1e-9
+"""Launch pairs whose d_k all agree this closely (as a fraction) were not timed: a nanosecond of a one-second step."""
+
+
+class Problem(StrEnum):
+    """Why step times cannot be judged. Each is also a reason code of an `invalid` verdict."""
+
+    NO_STEPS = "no_steps"
+    UNEQUAL_STEPS = "unequal_steps"
+    UNEQUAL_RANKS = "unequal_ranks"
+    NOT_A_TIME = "not_a_time"
+    ZERO_VARIANCE = "zero_variance"
+
+
+class UnusableError(Exception):
+    """Step times that no statistic may be computed from. `problem` is the reason code, the text says what was seen."""
+
+    def __init__(self, problem: Problem, message: str) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepPairs:
+    """Step times of one launch pair after its warm-up, in nanoseconds: arrays of shape (steps, ranks).
+
+    Row i of both sides is one step pair: the same step, on the same batch, taken in turn.
+    """
+
+    base_ns: NDArray[np.generic]
+    head_ns: NDArray[np.generic]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairDifference:
+    """What one launch pair says. `log_ratio` is d_k; the step times are medians of the slowest rank's."""
+
+    log_ratio: float
+    base_ns: float
+    head_ns: float
+    steps: int
+
+
+def pair_difference(pair: StepPairs) -> PairDifference:
+    """Return d_k of one launch pair.
+
+    Raises `UnusableError` if a side has no steps, the sides differ in steps or ranks, or a time is not positive.
+    """
+    base_ns, head_ns = _step_times(pair.base_ns, "base"), _step_times(pair.head_ns, "head")
+    if len(base_ns) != len(head_ns):
+        raise UnusableError(
+            Problem.UNEQUAL_STEPS, f"base has {len(base_ns)} steps and head {len(head_ns)}; step pairs need both"
+        )
+    base_ranks, head_ranks = np.shape(pair.base_ns)[1], np.shape(pair.head_ns)[1]
+    if base_ranks != head_ranks:
+        raise UnusableError(Problem.UNEQUAL_RANKS, f"base ran on {base_ranks} ranks and head on {head_ranks}")
+    return PairDifference(
+        log_ratio=float(np.median(np.log(head_ns / base_ns))),
+        base_ns=float(np.median(base_ns)),
+        head_ns=float(np.median(head_ns)),
+        steps=len(base_ns),
+    )
+
+
+def _step_times(durations_ns: NDArray[np.generic], side: str) -> FloatArray:
+    """Maximum over ranks of a (steps, ranks) array, checked."""
+    times = np.asarray(durations_ns, dtype=np.float64)
+    if times.ndim != 2:
+        raise ValueError(f"{side}: step times have shape {times.shape}, expected (steps, ranks)")
+    if times.size == 0:
+        raise UnusableError(Problem.NO_STEPS, f"{side} measured no step")
+    # The maximum of a row with NaN is NaN, but a rank's zero or negative time would hide behind another rank's.
+    if not (np.isfinite(times).all() and (times > 0).all()):
+        raise UnusableError(Problem.NOT_A_TIME, f"{side} has a step time that is not a positive number")
+    longest: FloatArray = times.max(axis=1)
+    return longest
+
+
+def t_quantile(probability: float, dof: float) -> float:
+    """Quantile of Student's t; `dof` need not be whole."""
+    return float(special.stdtrit(dof, probability))
+
+
+def t_upper_tail(statistic: float, dof: float) -> float:
+    """P(T > statistic) of Student's t."""
+    return float(special.stdtr(dof, -statistic))
+
+
+def sample_variance(values: Sequence[float]) -> float:
+    """Variance with n − 1 in the denominator; NaN for a single value, which says nothing about spread."""
+    return float(np.var(np.asarray(values, dtype=np.float64), ddof=1)) if len(values) > 1 else math.nan
+
+
+def mean_interval(values: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Two-sided t interval and p-value of the mean over the rows of a (pairs, parts) array.
+
+    Returns `(low, high, p)`, each of shape (parts,). One row, or a column without any spread, has no interval: NaN
+    bounds and a NaN p, which no correction for multiple tests may take for evidence.
+    """
+    count, parts = values.shape
+    if count < 2:
+        nothing = np.full(parts, np.nan)
+        return nothing, nothing.copy(), nothing.copy()
+    mean = values.mean(axis=0)
+    error = values.std(axis=0, ddof=1) / math.sqrt(count)
+    # A constant column can leave a rounding residue of the mean behind: spread below that is none.
+    error = np.where(error > 1e-12 * np.abs(mean), error, np.nan)
+    half = t_quantile(0.5 + confidence / 2, count - 1) * error
+    p = 2 * special.stdtr(count - 1, -np.abs(mean) / error)
+    return mean - half, mean + half, np.asarray(p, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryChange:
+    """Peak memory of both sides and whether head exceeds its limit."""
+
+    base_peak_bytes: int
+    head_peak_bytes: int
+    limit_bytes: int
+    exceeded: bool
+
+
+def memory_change(
+    base_peak_bytes: int, head_peak_bytes: int, *, max_growth: float = 0.02, min_growth_bytes: int = 1 << 20
+) -> MemoryChange:
+    """Hold head's peak against base's: peaks repeat so exactly that a plain threshold does.
+
+    Head may grow by the fraction `max_growth`, and by `min_growth_bytes` in any case (allocators round). Sides with
+    several launches pass the largest peak of each. A negative peak is a `ValueError`: unknown is not zero.
+    """
+    if base_peak_bytes < 0 or head_peak_bytes < 0:
+        raise ValueError(f"peak memory {base_peak_bytes} and {head_peak_bytes} bytes: expected none below 0")
+    limit = base_peak_bytes + max(int(base_peak_bytes * max_growth), min_growth_bytes)
+    return MemoryChange(
+        base_peak_bytes=base_peak_bytes,
+        head_peak_bytes=head_peak_bytes,
+        limit_bytes=limit,
+        exceeded=head_peak_bytes > limit,
+    )
