@@ -68,12 +68,12 @@ GLOBAL_PID_MASK: Final = ~0xFFFFFF
 """`global_tid & GLOBAL_PID_MASK` is the global pid, on Python integers and on int64 arrays alike."""
 
 
-def global_pid(pid: int, *, hardware_id: int = 1, vm_id: int = 0) -> int:
+def global_pid(pid: int, *, hardware_id: int = 0, vm_id: int = 1) -> int:
     """Serialize a process id as nsys does: hardware id 8 bits, VM id 8, process id 24, 24 bits of zero."""
     return (hardware_id << 56 | vm_id << 48 | (pid & 0xFFFFFF) << 24) - (hardware_id >> 7 << 64)
 
 
-def global_tid(pid: int, tid: int, *, hardware_id: int = 1, vm_id: int = 0) -> int:
+def global_tid(pid: int, tid: int, *, hardware_id: int = 0, vm_id: int = 1) -> int:
     """Serialize a thread id: the global pid with the 24-bit thread id in its low bits."""
     return global_pid(pid, hardware_id=hardware_id, vm_id=vm_id) | (tid & 0xFFFFFF)
 

@@ -31,7 +31,7 @@ def test_ids_pack_and_unpack_24_bit_threads() -> None:
     assert tid & schema.GLOBAL_PID_MASK == schema.global_pid(4_000_123)
     assert schema.pid_of(tid) == 4_000_123
     assert tid & 0xFFFFFF == 4_000_124
-    assert tid >> 56 == 1
+    assert tid >> 48 == 1
 
 
 def test_payloads_go_to_the_column_of_their_type(tmp_path: Path) -> None:
