@@ -79,7 +79,7 @@ class Scenario:
         return {
             "description": self.description,
             "run": asdict(self.run),
-            "engine": {"factory": self.factory, **self.engine},
+            "engine": {"factory": self.factory, **{k: v for k, v in self.engine.items() if k != "seed"}},
             "probes": {probe.name: {"target": probe.target, "result": probe.result} for probe in self.probes},
             "compare": asdict(self.compare),
         }

@@ -1,0 +1,113 @@
+"""Parses, dispatches, and turns errors into exit codes. The only place that catches `StepduelError`.
+
+Only the module of the command that was asked for is imported: `stepduel --help` has to answer at once, and torch,
+pandas and matplotlib take seconds. A command is one line in `COMMANDS` and one file whose function, named as here, is a
+click command; what that function returns is the exit code (None for 0).
+
+Exit codes: 0 done, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from harness import __version__
+from harness.errors import StepduelError, closest
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    # command: (module below harness.cli, its one line in --help)
+    "bench": ("bench", "Run a scenario, trace its ranges, and say where the step goes."),
+    "scenarios": ("scenarios", "List the scenarios, or show one resolved."),
+}
+
+EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
+"""What a shell reports for a program that SIGPIPE ended: the reader went away, which is nobody's regression."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and help lines, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"harness.cli.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, COMMANDS[cmd_name][0])
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no command {args[0]!r}.{closest(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, "
+    "130 interrupted.",
+)
+@click.version_option(__version__, prog_name="stepduel")
+def cli() -> None:
+    """Puts two commits of a training engine side by side, and says which is faster, where, and whether both still
+    compute the same thing.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; every expected error has been printed as one line."""
+    _interrupt_on_termination()
+    try:
+        status = cli.main(args=arguments, prog_name="stepduel", standalone_mode=False)
+        sys.stdout.flush()
+    except StepduelError as error:
+        return _complain(str(error), error.exit_code)
+    except click.ClickException as error:
+        return _complain(error.format_message(), 2)
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # What is still buffered would raise once more when the interpreter flushes it on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    return int(status or 0)
+
+
+def _complain(message: str, exit_code: int) -> int:
+    from harness.cli.output import clean
+
+    print(f"stepduel: {clean(' '.join(message.split()))}", file=sys.stderr)
+    return exit_code
+
+
+def _interrupt_on_termination() -> None:
+    """Let SIGTERM and a closed terminal end a command as Ctrl-C does, so that no launch outlives it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""How commands write: one document on stdout with `--json`, tables for people otherwise, progress on stderr.
+
+Names of ranges, scenarios and branches are untrusted: they can hold escape sequences that retitle a terminal or hide
+text. Everything printed goes through `clean`; nothing is ever read as Rich markup.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+_HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Control, format (bidirectional overrides among them), surrogate, private, unassigned; line and paragraph ends."""
+
+
+class PipeConsole(Console):
+    """A console that leaves a closed pipe to `__main__`; Rich would exit with 1, which here means a regression."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise what Rich is handling."""
+        raise BrokenPipeError
+
+
+@functools.cache
+def stdout_console() -> Console:
+    """Return the one console for results. Colour only on a terminal and without NO_COLOR; `COLUMNS` sets the width."""
+    return PipeConsole(markup=False, emoji=False, highlight=False)
+
+
+@functools.cache
+def stderr_console() -> Console:
+    """Return the one console for progress and remarks."""
+    return PipeConsole(stderr=True, markup=False, emoji=False, highlight=False)
+
+
+def clean(text: str) -> str:
+    """Return `text` with everything that a terminal would obey, or not show, written as an escape instead."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in _HIDDEN_CATEGORIES:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write one JSON document, and nothing else, to stdout. Not-a-number becomes null: JSON has none."""
+    sys.stdout.write(json.dumps(_finite(document), indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
