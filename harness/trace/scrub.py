@@ -46,7 +46,7 @@ _KEPT_TEXT: Final = re.compile(
 )
 # Settings and system facts whose value says nothing about a person or a place.
 _KEPT_VALUES: Final = re.compile(
-    r"EXPORT_(PRODUCT_\w+|SCHEMA_\w+|PLATFORM|ARCH|TIME_UTC|LAZY|PARAM_(LAZY|APPEND|OVERWRITE|TIME_\w+))"
+    r"STEPDUEL_(COLLECTOR|RANK)|EXPORT_(PRODUCT_\w+|SCHEMA_\w+|PLATFORM|ARCH|TIME_UTC|LAZY|PARAM_(LAZY|APPEND|OVERWRITE|TIME_\w+))"
     r"|CAPTURE_EVENT_TYPE|(START|STOP)_TRIGGER|RATE_HZ|RUN_DURATION_\w+"
     r"|(PROCESS_\d+:)?(COLLECT_\w+|CUDA_\w+(:\w+)?)"
     r"|LINUX_PERF_OPTIONS:\w+|OS_RUNTIME_OPTIONS:\w+"
