@@ -22,6 +22,9 @@ GC_COLLECT: Final = "gc.collect"
 GC_AUTO: Final = "gc.auto"
 """Range of a collection the interpreter started by itself (from `gc.callbacks`)."""
 
+RECORDER_FLUSH: Final = "recorder.flush"
+"""Range of the recorder's own write, when its buffer fills up in the middle of a step; payload = rows written."""
+
 CAPTURE: Final = "capture"
 """Start/end range around the measured steps: what `nsys --capture-range=nvtx` listens for."""
 
