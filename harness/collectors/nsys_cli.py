@@ -6,11 +6,13 @@ export command switch options"); only options that exist in every version from 2
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +56,9 @@ class NsysOptions:
         trace = tuple(part.strip() for part in env.get(TRACE_VARIABLE, "").split(",") if part.strip()) or cls.trace
         for api in trace:
             if not _API_NAME.fullmatch(api):
-                raise UsageError(f"{TRACE_VARIABLE}: {api!r} is no name of an API; give some of cuda,nvtx,osrt,cublas")
+                raise UsageError(f"{TRACE_VARIABLE}: {api!r} is no API name; try cuda,nvtx,osrt,cublas")
         if "nvtx" not in trace:
-            raise UsageError(f"{TRACE_VARIABLE}={','.join(trace)} lacks nvtx, which starts and ends the capture; add it")
+            raise UsageError(f"{TRACE_VARIABLE}={','.join(trace)} lacks nvtx, which starts the capture; add it")
         graph = env.get(CUDA_GRAPH_VARIABLE) or None
         if graph is not None and not _GRAPH_MODE.fullmatch(graph):
             raise UsageError(f"{CUDA_GRAPH_VARIABLE}={graph!r}: expected graph or node")
@@ -126,7 +128,9 @@ def probe(executable: Path, env: Mapping[str, str]) -> NsysTool:
     tool = NsysTool(executable=executable, version=version)
     if version < MINIMUM_VERSION:
         oldest = ".".join(map(str, MINIMUM_VERSION))
-        raise UsageError(f"{executable} is version {tool.version_text}; stepduel needs Nsight Systems {oldest} or newer")
+        raise UsageError(
+            f"{executable} is version {tool.version_text}; expected {oldest} or newer: update Nsight Systems"
+        )
     return tool
 
 
@@ -175,26 +179,30 @@ def run_limited(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
     Returns (exit code, stdout and stderr together); the code is None when time ran out. Raises UsageError when
     the program cannot be started at all.
     """
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=dict(env),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise UsageError(f"cannot start {argv[0]}: {error.strerror}; give {EXECUTABLE_VARIABLE} a working nsys") from error
-    with process:
+    # Output goes to a file: a pipe would stay open, and be waited for, as long as any stray grandchild holds it.
+    with tempfile.TemporaryFile() as output:
         try:
-            output, _ = process.communicate(timeout=timeout_s)
-            code: int | None = process.returncode
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(env),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"cannot start {argv[0]}: {error.strerror}; see {EXECUTABLE_VARIABLE}") from error
+        try:
+            code: int | None = process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
             code = None
-    return code, output.decode(errors="replace")
+        finally:
+            # Also after a normal end: what it left running in its group has nothing more to do.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
 
 
 def last_lines(text: str, count: int) -> str:
