@@ -35,9 +35,7 @@ class Collector(Protocol):
     def available(self) -> Availability:
         """Say whether a launch can be traced here, before anything is started."""
 
-    def wrap(
-        self, argv: Sequence[str], env: Mapping[str, str], launch_dir: Path
-    ) -> tuple[list[str], dict[str, str]]:
+    def wrap(self, argv: Sequence[str], env: Mapping[str, str], launch_dir: Path) -> tuple[list[str], dict[str, str]]:
         """Return the command line and the whole environment to start instead of `argv` and `env`.
 
         `argv` is the torchrun command of one node. The result is run as it stands, its output goes to
