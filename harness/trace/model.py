@@ -63,7 +63,6 @@ class NvtxMarks:
 
     time_ns: Int64Array
     name_id: Int32Array
-    domain_id: Int32Array
     global_tid: Int64Array
     payload: FloatArray
 

@@ -1,0 +1,280 @@
+"""Reads Nsight Systems SQLite exports, from 2021 on, into a `Trace`. The only place with SQL over their schema.
+
+Files are opened read-only and nothing is ever written beside them. Tables and columns are probed, never assumed: nsys
+creates tables with their first row and adds, renames and drops columns between versions. Event columns come as Arrow
+through ADBC's native SQLite driver and are numpy from there on, with no Python work per row. That driver takes a
+column's type from its first rows and fails on a later row of another type, so every expression is cast and holds no
+NULL. `adbc_driver_sqlite.dbapi` would import pandas; the low-level bindings need pyarrow alone.
+
+Row order is nsys' business (not even time-ordered since 2025.6); `harness.trace.assembly` sorts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import adbc_driver_manager
+import adbc_driver_sqlite
+import numpy as np
+import pyarrow as pa
+
+from harness.errors import TraceError
+from harness.trace import schema
+from harness.trace.assembly import OPEN_END, Columns, Export, Interner, assemble
+from harness.trace.files import readable_database
+from harness.trace.model import NO_NAME, FloatArray, Int64Array, Trace
+
+_BATCH_ROWS: Final = 65_536
+_NO_PAYLOAD: Final = "-9e999"
+_PAYLOADS: Final = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
+_STRINGS_PER_QUERY: Final = 5_000
+
+
+class _Column(NamedTuple):
+    """One integer column to read: the field it becomes, the names it goes by, and what stands for NULL or absence."""
+
+    field: str
+    names: tuple[str, ...]
+    default: int = -1
+
+
+_GPU = (
+    _Column("start_ns", ("start",)),
+    _Column("end_ns", ("end", "start")),
+    _Column("global_pid", ("globalPid",), 0),
+    _Column("correlation_id", ("correlationId",)),
+)
+_PLACE = (_Column("device_id", ("deviceId",)), _Column("stream_id", ("streamId",)))
+_KERNEL = (*_GPU, *_PLACE, _Column("string_id", ("demangledName", "shortName", "mangledName")))
+_MEMCPY = (
+    *_GPU,
+    *_PLACE,
+    _Column("bytes", ("bytes",), 0),
+    _Column("copy_kind", ("copyKind",), 0),
+    _Column("src_kind", ("srcKind",)),
+    _Column("dst_kind", ("dstKind",)),
+)
+_MEMSET = (*_GPU, *_PLACE, _Column("bytes", ("bytes",), 0), _Column("dst_kind", ("memKind",)))
+_GRAPH = (*_GPU, *_PLACE)
+_SYNC = (*_GPU, _Column("sync_type", ("syncType", "deprecatedSyncType"), 0))
+_API = (
+    _Column("start_ns", ("start",)),
+    _Column("end_ns", ("end", "start")),
+    _Column("global_tid", ("globalTid",), 0),
+    _Column("correlation_id", ("correlationId",)),
+    _Column("string_id", ("nameId",)),
+)
+_NVTX = (
+    _Column("start_ns", ("start",)),
+    _Column("end_ns", ("end",), OPEN_END),
+    _Column("event_type", ("eventType",)),
+    _Column("domain", ("domainId",), 0),
+    _Column("global_tid", ("globalTid",), 0),
+    _Column("end_global_tid", ("endGlobalTid", "globalTid"), 0),
+    _Column("string_id", ("textId",)),
+)
+_NVTX_TYPES = (schema.NVTX_MARK, *schema.RANGE_TYPES, schema.NVTX_DOMAIN_CREATE)
+
+
+def read_trace(*paths: str | Path) -> Trace:
+    """Read one or several exports as one trace: one file a launch, a rank or a node.
+
+    Raises TraceError, one line, for what is no readable export. An export without NVTX ranges or without GPU work is
+    read, with a warning in `Trace.warnings`.
+    """
+    if not paths:
+        raise TraceError("no trace given: expected one or more SQLite exports of Nsight Systems")
+    interner = Interner()
+    exports = [_read_export(Path(path), interner) for path in paths]
+    return assemble(exports, interner)
+
+
+def _read_export(path: Path, interner: Interner) -> Export:
+    with readable_database(path) as uri:
+        try:
+            with contextlib.closing(sqlite3.connect(uri, uri=True)) as probe:
+                probe.text_factory = _text
+                with _Database(path, uri, probe) as database:
+                    return database.export(interner)
+        except (sqlite3.Error, adbc_driver_manager.Error, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise TraceError(f"{path} cannot be read as a SQLite export: {reason}; export it again") from error
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+class _Database:
+    """One open export: the standard library's connection for small reads, ADBC's for event tables."""
+
+    def __init__(self, path: Path, uri: str, probe: sqlite3.Connection) -> None:
+        self._path = path
+        self._probe = probe
+        self._tables = {name: name for (name,) in probe.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not self._tables.keys() & {
+            "NVTX_EVENTS",
+            "META_DATA_EXPORT",
+            "EXPORT_META_DATA",
+            "TARGET_INFO_GPU",
+        } and not (any(name.startswith("CUPTI_ACTIVITY") for name in self._tables)):
+            raise TraceError(
+                f"{path} is a SQLite file but no Nsight Systems export: it has none of the tables of one; "
+                "make one with `nsys export --type sqlite`"
+            )
+        self._stack = contextlib.ExitStack()
+        handle = self._stack.enter_context(adbc_driver_sqlite.connect(uri))
+        self._connection = self._stack.enter_context(adbc_driver_manager.AdbcConnection(handle))
+
+    def __enter__(self) -> _Database:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def export(self, interner: Interner) -> Export:
+        nvtx, payload = self._nvtx(interner)
+        meta = self._pairs("META_DATA_EXPORT") or self._pairs("EXPORT_META_DATA")
+        session = self._session()
+        return Export(
+            source=str(self._path),
+            nvtx=nvtx,
+            payload=payload,
+            kernels=self._named("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL, interner),
+            memcpys=self._columns("CUPTI_ACTIVITY_KIND_MEMCPY", _MEMCPY),
+            memsets=self._columns("CUPTI_ACTIVITY_KIND_MEMSET", _MEMSET),
+            graphs=self._columns("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _GRAPH),
+            api=self._api(interner),
+            syncs=self._columns("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _SYNC),
+            process_names=self._process_names(),
+            ranks=dict(_ranks(meta)),
+            meta=dict(meta),
+            host=self._host() or dict(meta).get("EXPORT_HOST", ""),
+            session_start_utc_ns=session[0],
+            system_clock_ns=session[1],
+        )
+
+    def _column_names(self, table: str) -> set[str]:
+        if table not in self._tables:
+            return set()
+        return {row[1] for row in self._probe.execute(f'PRAGMA table_info("{table}")')}
+
+    def _columns(self, table: str, columns: tuple[_Column, ...], where: str = "") -> Columns:
+        """The asked-for columns of `table` as int64 arrays; empty ones where the table is missing or has no times."""
+        present = self._column_names(table)
+        if "start" not in present:
+            return {column.field: np.empty(0, dtype=np.int64) for column in columns}
+        expressions = [_integer(column, present) for column in columns]
+        batch = self._query(f'SELECT {", ".join(expressions)} FROM "{table}" {where}')
+        return {column.field: _int64(batch.column(index)) for index, column in enumerate(columns)}
+
+    def _named(self, table: str, columns: tuple[_Column, ...], interner: Interner, where: str = "") -> Columns:
+        """Like `_columns`, with `string_id` turned into `name_id`."""
+        read = self._columns(table, columns, where)
+        read["name_id"] = self._names(read.pop("string_id"), interner)
+        return read
+
+    def _api(self, interner: Interner) -> Columns:
+        table = "CUPTI_ACTIVITY_KIND_RUNTIME"
+        has_class = "eventClass" in self._column_names(table)
+        where = f"WHERE eventClass IS NOT {schema.CLASS_BACKTRACE}" if has_class else ""
+        return self._named(table, _API, interner, where)
+
+    def _nvtx(self, interner: Interner) -> tuple[Columns, FloatArray]:
+        """Ranges, marks and domain names, and their payloads; `name_id` is the registered string, or else the text."""
+        present = self._column_names("NVTX_EVENTS")
+        where = f"WHERE eventType IN ({', '.join(map(str, _NVTX_TYPES))})"
+        if not {"start", "eventType"} <= present:
+            return self._named("", _NVTX, interner), np.empty(0)
+        expressions = [_integer(column, present) for column in _NVTX]
+        payloads = ", ".join(f'"{name}"' for name in _PAYLOADS if name in present)
+        expressions.append(f"CAST(COALESCE({payloads + ', ' if payloads else ''}{_NO_PAYLOAD}) AS REAL)")
+        # As bytes: the text need not be valid UTF-8.
+        expressions.append("COALESCE(CAST(text AS BLOB), x'')" if "text" in present else "x''")
+        batch = self._query(f"SELECT {', '.join(expressions)} FROM NVTX_EVENTS {where}")
+        read = {column.field: _int64(batch.column(index)) for index, column in enumerate(_NVTX)}
+        payload = batch.column(len(_NVTX)).to_numpy() if batch.num_rows else np.empty(0)
+        registered = self._names(read.pop("string_id"), interner)
+        written = _intern_texts(batch.column(len(_NVTX) + 1), interner)
+        read["name_id"] = np.where(registered == NO_NAME, written, registered)
+        return read, np.where(np.isneginf(payload), np.nan, payload)
+
+    def _names(self, string_ids: Int64Array, interner: Interner) -> Int64Array:
+        """Interned names of ids of StringIds; NO_NAME for ids that are not in it. Reads only those that are used."""
+        used = np.unique(string_ids[string_ids >= 0]) if len(string_ids) else string_ids
+        if not len(used) or not {"id", "value"} <= self._column_names("StringIds"):
+            return np.full(len(string_ids), NO_NAME, dtype=np.int64)
+        found: dict[int, str] = {}
+        for first in range(0, len(used), _STRINGS_PER_QUERY):
+            ids = ", ".join(map(str, used[first : first + _STRINGS_PER_QUERY].tolist()))
+            found.update(self._probe.execute(f"SELECT id, CAST(value AS TEXT) FROM StringIds WHERE id IN ({ids})"))
+        name_of_used = np.full(len(used) + 1, NO_NAME, dtype=np.int64)
+        name_of_used[:-1] = [interner.add(found[i]) if found.get(i) is not None else NO_NAME for i in used.tolist()]
+        position = np.searchsorted(used, string_ids)
+        return name_of_used[np.where(string_ids >= 0, position, len(used))]
+
+    def _query(self, statement: str) -> pa.Table:
+        with adbc_driver_manager.AdbcStatement(self._connection) as query:
+            query.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
+            query.set_sql_query(statement)
+            stream, _ = query.execute_query()
+            return pa.RecordBatchReader.from_stream(stream).read_all()
+
+    def _pairs(self, table: str) -> list[tuple[str, str]]:
+        if not {"name", "value"} <= self._column_names(table):
+            return []
+        return [(str(name), str(value)) for name, value in self._probe.execute(f'SELECT name, value FROM "{table}"')]
+
+    def _session(self) -> tuple[int | None, int | None]:
+        """UTC and system clock at time 0, ns; None where the export does not say."""
+        present = self._column_names("TARGET_INFO_SESSION_START_TIME")
+        if "utcEpochNs" not in present:
+            return None, None
+        clock = "systemClockNs" if "systemClockNs" in present else "NULL"
+        row = self._probe.execute(f"SELECT utcEpochNs, {clock} FROM TARGET_INFO_SESSION_START_TIME").fetchone()
+        return row if row is not None else (None, None)
+
+    def _process_names(self) -> dict[int, str]:
+        if not {"globalPid", "name"} <= self._column_names("PROCESSES"):
+            return {}
+        rows = self._probe.execute("SELECT globalPid, name FROM PROCESSES WHERE globalPid IS NOT NULL")
+        return {int(pid): str(name or "") for pid, name in rows}
+
+    def _host(self) -> str:
+        """Name of the traced machine, only to tell machines apart."""
+        if not {"name", "value"} <= self._column_names("TARGET_INFO_SYSTEM_ENV"):
+            return ""
+        row = self._probe.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
+        return str(row[0]) if row is not None else ""
+
+
+def _integer(column: _Column, present: set[str]) -> str:
+    candidates = [f'"{name}"' for name in column.names if name in present]
+    return f"CAST(COALESCE({', '.join([*candidates, str(column.default)])}) AS INTEGER)"
+
+
+def _int64(column: pa.ChunkedArray) -> Int64Array:
+    return np.asarray(column.to_numpy(), dtype=np.int64) if len(column) else np.empty(0, dtype=np.int64)
+
+
+def _intern_texts(column: pa.ChunkedArray, interner: Interner) -> Int64Array:
+    """Interned names of a column of UTF-8 bytes, decoded once each; NO_NAME for the empty text."""
+    if not len(column):
+        return np.empty(0, dtype=np.int64)
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = (_text(raw) for raw in encoded.dictionary.to_pylist())
+    ids = np.array([interner.add(text) if text else NO_NAME for text in texts], dtype=np.int64)
+    index: Int64Array = np.asarray(encoded.indices, dtype=np.int64)
+    return ids[index]
+
+
+def _ranks(meta: list[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+    """(global pid, rank) of the processes whose own writer wrote their rank down."""
+    for name, value in meta:
+        pid, _, rank = value.partition(":")
+        if name == schema.META_RANK and pid.lstrip("-").isdigit() and rank.isdigit():
+            yield int(pid), int(rank)
