@@ -32,6 +32,10 @@ EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a program that SIGPIPE ended: the reader went away, which is nobody's regression."""
 
 
+class ReaderGoneError(Exception):
+    """Whoever read stdout closed it. Stands in for BrokenPipeError, which click ends with 1: here, a regression."""
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and help lines, and imports one only to run it."""
 
@@ -45,6 +49,14 @@ class LazyGroup(click.Group):
         command = getattr(module, COMMANDS[cmd_name][0])
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+        return status
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -81,14 +93,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _interrupt_on_termination()
     try:
         status = cli.main(args=arguments, prog_name="stepduel", standalone_mode=False)
-        sys.stdout.flush()
     except StepduelError as error:
         return _complain(str(error), error.exit_code)
     except click.ClickException as error:
         return _complain(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", EXIT_INTERRUPTED)
-    except BrokenPipeError:
+    except ReaderGoneError:
         # What is still buffered would raise once more when the interpreter flushes it on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
