@@ -1,0 +1,119 @@
+"""A finding: a fact about waste, with the rows that prove it, what it costs per step, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.analysis.capture import NONE, Capture
+from harness.trace.model import BoolArray, Int32Array, Int64Array
+
+MAX_ROWS = 10
+"""Rows of evidence a finding shows; its totals are over all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceRow:
+    """Ranges of one path, or calls or kernels of one name, that prove a finding. Totals over the kept steps."""
+
+    name: str
+    count: int
+    ns: int
+    bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a finding rests on. All figures are totals over the kept steps of all ranks."""
+
+    ns: int
+    """The time that the finding counts."""
+    steps: int
+    """Over how many steps (of one rank each); 1 for each rank where the capture has no steps."""
+    bytes: int = 0
+    ranges: tuple[EvidenceRow, ...] = ()
+    """By range path, most time first."""
+    calls: tuple[EvidenceRow, ...] = ()
+    """By name of the API call, kernel or copy, most time first."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """What else is worth knowing; the unit is in the key."""
+
+    def document(self) -> dict[str, object]:
+        """As in the JSON document."""
+        return {
+            "ns": self.ns,
+            "steps": self.steps,
+            "bytes": self.bytes,
+            "ranges": [{"path": r.name, "calls": r.count, "ns": r.ns, "bytes": r.bytes} for r in self.ranges],
+            "calls": [{"name": r.name, "calls": r.count, "ns": r.ns, "bytes": r.bytes} for r in self.calls],
+            **self.figures,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One kind of waste."""
+
+    rule: str
+    summary: str
+    """One sentence with the figures."""
+    advice: str
+    """What to try."""
+    ns_per_step: float
+    """Mean over the kept steps and ranks. Findings overlap: their times must not be added up."""
+    evidence: Evidence
+
+
+def rows_by_path(
+    capture: Capture, ranges: Int64Array, ns: Int64Array, sizes: Int64Array | None = None
+) -> tuple[EvidenceRow, ...]:
+    """Group by path: `ranges` holds the range of each piece of evidence (-1: none), `ns` and `sizes` its figures."""
+    paths = (
+        np.where(ranges == NONE, NONE, capture.path_id[ranges]) if len(capture.path_id) else np.full(len(ranges), NONE)
+    )
+    return _rows([*capture.paths, "(outside any range)"], paths, ns, sizes)
+
+
+def rows_by_name(
+    names: Sequence[str], name_ids: Int32Array | Int64Array, ns: Int64Array, sizes: Int64Array | None = None
+) -> tuple[EvidenceRow, ...]:
+    """Group by name: `name_ids` index `names`."""
+    return _rows(names, name_ids, ns, sizes)
+
+
+def _rows(
+    names: Sequence[str], keys: Int32Array | Int64Array, ns: Int64Array, sizes: Int64Array | None
+) -> tuple[EvidenceRow, ...]:
+    if not len(keys):
+        return ()
+    unique, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    times = _sums(inverse, ns, len(unique))
+    total = _sums(inverse, sizes, len(unique)) if sizes is not None else np.zeros(len(unique), dtype=np.int64)
+    order = np.lexsort((unique, -times))[:MAX_ROWS]
+    return tuple(
+        EvidenceRow(name=names[int(unique[at])], count=int(counts[at]), ns=int(times[at]), bytes=int(total[at]))
+        for at in order
+    )
+
+
+def _sums(groups: Int64Array, values: Int64Array, size: int) -> Int64Array:
+    sums = np.zeros(size, dtype=np.int64)  # bincount would go through floats, which lose ns beyond 2^53
+    np.add.at(sums, groups, values)
+    return sums
+
+
+def kept(capture: Capture, rows: Int64Array, chosen: BoolArray) -> Int64Array:
+    """Indexes of the events that are chosen and lie in a kept step."""
+    return np.flatnonzero(chosen & capture.kept_row(rows))
+
+
+def milliseconds(ns: float) -> str:
+    """Render a time for a sentence, with three significant digits."""
+    return f"{ns / 1e6:.3g} ms" if ns < 999.5e6 else f"{ns / 1e9:.3g} s"
+
+
+def megabytes(size: float) -> str:
+    """Render an amount of memory for a sentence."""
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size:,.0f} bytes"

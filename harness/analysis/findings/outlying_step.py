@@ -1,0 +1,93 @@
+"""A step far from the rest: a first step that still warms up, or a later one that compiled something again.
+
+The median of the kept steps of the same rank is what a step should take. Truncated steps are left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.analysis.capture import Capture
+from harness.analysis.findings.finding import Evidence, EvidenceRow, Finding, milliseconds, rows_by_path
+from harness.trace.model import BoolArray, FloatArray, Int64Array
+
+FACTOR = 1.5
+"""How many medians a step must take."""
+MIN_STEPS = 3
+"""Fewer kept steps than that say nothing about what is usual."""
+
+
+def check(capture: Capture) -> list[Finding]:
+    """Find steps that took `FACTOR` times their rank's median."""
+    if not capture.has_steps:
+        return []
+    rows = capture.rows
+    excess = excess_ns(capture)
+    outlying = excess > (FACTOR - 1) * (rows.duration_ns - excess)
+    if not outlying.any():
+        return []
+    first = _first_of_rank(capture)
+    findings = []
+    for is_first, what, advice in (
+        (True, "the first step", "leave warm-up steps out of the measurement, or capture later (--warmup-steps)"),
+        (
+            False,
+            "a later step",
+            "look for recompilation (TORCH_LOGS=recompiles), a new batch shape, allocator growth or a checkpoint in "
+            "that step",
+        ),
+    ):
+        chosen = np.flatnonzero(outlying & (first == is_first))
+        if len(chosen):
+            findings.append(_finding(capture, chosen, excess, what, advice))
+    return findings
+
+
+def excess_ns(capture: Capture) -> FloatArray:
+    """Per row: ns above the median of its rank's kept steps; 0 for truncated steps and ranks with too few."""
+    rows = capture.rows
+    excess = np.zeros(len(rows))
+    for rank in np.unique(rows.rank):
+        usual = rows.duration_ns[rows.kept & (rows.rank == rank)]
+        if len(usual) >= MIN_STEPS:
+            own = (rows.rank == rank) & rows.complete
+            excess[own] = rows.duration_ns[own] - np.median(usual)
+    return excess
+
+
+def _first_of_rank(capture: Capture) -> BoolArray:
+    first: BoolArray = capture.rows.index == 0
+    return first
+
+
+def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str, advice: str) -> Finding:
+    rows = capture.rows
+    total = int(excess[chosen].sum())
+    worst = int(chosen[np.argmax(excess[chosen])])
+    usual = rows.duration_ns[worst] - excess[worst]
+    per_step = total / max(int(rows.complete.sum()), 1)
+    return Finding(
+        rule="outlying_step",
+        summary=f"{what} took up to {rows.duration_ns[worst] / usual:.1f} times as long as the others "
+        f"({milliseconds(int(rows.duration_ns[worst]))} instead of {milliseconds(float(usual))})",
+        advice=advice,
+        ns_per_step=per_step,
+        evidence=Evidence(
+            ns=total,
+            steps=int(rows.complete.sum()),
+            ranges=_grown_ranges(capture, worst),
+            calls=tuple(
+                EvidenceRow(
+                    name=f"rank {rows.rank[row]} step {rows.index[row]}", count=1, ns=int(rows.duration_ns[row])
+                )
+                for row in chosen[np.argsort(-excess[chosen])][:10]
+            ),
+            figures={"median_ns": float(usual)},
+        ),
+    )
+
+
+def _grown_ranges(capture: Capture, row: int) -> tuple[EvidenceRow, ...]:
+    """Self time by path within the worst step: what it did there."""
+    inside = np.flatnonzero(capture.range_row == row)
+    return rows_by_path(capture, inside, capture.self_ns[inside])

@@ -1,0 +1,102 @@
+"""Host calls that make the GPU wait: how long it stood idle because of them.
+
+A synchronising call is no waste while the GPU works: the host had to wait anyway. It costs what follows, because the
+host could not launch ahead: the GPU runs dry and idles until the next launch arrives. So a call's *stall* is the idle
+time of its process's GPU from the call's start to the next GPU operation. It stops at the end of the range that the
+call is in: what the host does in the next range is not this call's doing. Stalls are therefore rather too small than
+too large.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.analysis.capture import NONE, Capture
+from harness.analysis.intervals import Intervals, intersection, union
+from harness.trace import schema
+from harness.trace.model import BoolArray, Int64Array
+
+_API_SUFFIX = re.compile(r"(_v\d{4,}|_ptsz|_ptds)+$")
+
+
+def api_name(recorded: str) -> str:
+    """The name of an API call as it is documented: `cudaLaunchKernel` for `cudaLaunchKernel_v7000`."""
+    return _API_SUFFIX.sub("", recorded)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stalls:
+    """What a set of calls cost. One element a call."""
+
+    calls: Int64Array
+    """Indexes into `Trace.api`."""
+    blocked_ns: Int64Array
+    """Duration of the call on the host."""
+    idle_ns: Int64Array
+    """GPU idle time of its stall. Two calls can share an idle gap."""
+    total_idle_ns: int
+    """Length of the union of all stalls: each ns once."""
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+
+def calls_named(capture: Capture, names: Collection[str]) -> BoolArray:
+    """Per API call: whether it is one of `names`, in whatever version."""
+    ids = [index for index, text in enumerate(capture.trace.strings) if text[:2] == "cu" and api_name(text) in names]
+    return np.isin(capture.trace.api.name_id, np.array(ids, dtype=np.int64))
+
+
+def ends_its_step(capture: Capture) -> BoolArray:
+    """Per API call: whether nothing was launched after it in its step, so that it only waits for the step's end."""
+    launched = capture.op_call != NONE
+    calls = np.unique(capture.op_call[launched])
+    rows = capture.api_row
+    last_launch = np.full(len(capture.rows), np.iinfo(np.int64).min)
+    inside = calls[rows[calls] != NONE] if len(calls) else calls
+    np.maximum.at(last_launch, rows[inside], capture.trace.api.start_ns[inside])
+    found = np.zeros(len(rows), dtype=np.bool_)
+    placed = rows != NONE
+    found[placed] = capture.trace.api.start_ns[placed] > last_launch[rows[placed]]
+    return found
+
+
+def stalls(capture: Capture, calls: Int64Array) -> Stalls:
+    """Measure the stalls of `calls` (indexes of API calls in kept steps). Processes without GPU work have none."""
+    api = capture.trace.api
+    idle_ns = np.zeros(len(calls), dtype=np.int64)
+    measured = np.zeros(len(calls), dtype=np.bool_)
+    total = 0
+    pids = api.global_tid[calls] & schema.GLOBAL_PID_MASK
+    for pid in capture.gpu_processes:
+        idle = capture.gpu_idle_in_rows(pid)
+        own = pids == pid
+        if not own.any():
+            continue
+        measured |= own
+        start, end = api.start_ns[calls[own]], _stall_end(capture, idle, calls[own])
+        idle_ns[own] = idle.covered_in(start, end)
+        total += intersection(idle, union(start, end)).total_ns
+    blocked = (api.end_ns - api.start_ns)[calls]
+    return Stalls(
+        calls=calls[measured], blocked_ns=blocked[measured], idle_ns=idle_ns[measured], total_idle_ns=int(total)
+    )
+
+
+def _stall_end(capture: Capture, idle: Intervals, calls: Int64Array) -> Int64Array:
+    api, ranges = capture.trace.api, capture.trace.ranges
+    end = api.end_ns[calls].copy()
+    if not len(idle):
+        return end
+    gap = np.searchsorted(idle.start_ns, end, side="right") - 1
+    idle_at_end = (gap >= 0) & (idle.end_ns[np.maximum(gap, 0)] > end)
+    limit = capture.rows.end_ns[capture.api_row[calls]].copy()
+    around = capture.api_range[calls]
+    known = around != NONE
+    limit[known] = np.minimum(limit[known], ranges.end_ns[around[known]])
+    resumed = np.minimum(idle.end_ns[np.maximum(gap, 0)], np.maximum(limit, end))
+    return np.where(idle_at_end, resumed, end)
