@@ -14,11 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # Highest first. A module may import from its own package and from lines below its own.
 LAYERS: list[set[str]] = [
     {"cli"},
-    {"bench", "duel", "report", "worker"},
-    {"collectors", "subject", "launch"},
+    {"bench", "duel", "report", "worker", "doctor"},
+    {"collectors", "subject", "launch", "comparison"},
     {"gate", "analysis", "stats", "store"},
     {"trace"},
-    {"scenario", "environment"},
+    {"scenario", "environment", "conditions"},
     {"errors", "names", "metrics", "__init__"},
 ]
 # The only imports allowed inside a line: a launch reads its subject, and the verdict and the attribution use statistics.

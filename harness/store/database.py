@@ -167,23 +167,32 @@ class Store:
     ) -> None:
         """Write a run whole or not at all."""
         with self.transaction():
-            content = asdict(environment)
-            self.db.table("environments").insert(
-                {
-                    "id": environment.id,
-                    "machine": environment.machine,
-                    **content,
-                    "gpus": json.dumps(content["gpus"]),
-                    "versions": json.dumps(content["versions"], sort_keys=True),
-                },
-                ignore=True,
-            )
+            self.add_environment(environment)
             row = asdict(run)
             for key in ("scenario_document", "engine_versions", "engine"):
                 row[key] = json.dumps(row[key])
             self.db.table("runs").insert({**row, "environment_id": environment.id})
             self.db.table("steps").insert_all({"run_id": run.id, **asdict(step)} for step in steps)
             self._add_ranges(run.id, list(ranges))
+
+    def add_environment(self, environment: Environment) -> None:
+        """Write an environment, inside a transaction, unless it is known already."""
+        content = asdict(environment)
+        self.db.table("environments").insert(
+            {
+                "id": environment.id,
+                "machine": environment.machine,
+                **content,
+                "gpus": json.dumps(content["gpus"]),
+                "versions": json.dumps(content["versions"], sort_keys=True),
+            },
+            ignore=True,
+        )
+
+    def path_ids(self, paths: Iterable[str]) -> dict[str, int]:
+        """Return the id of each range path, inside a transaction, adding those that are new."""
+        self.db.table("range_paths").insert_all(({"path": path} for path in sorted(paths)), ignore=True)
+        return {row["path"]: row["id"] for row in self.db["range_paths"].rows}
 
     def run(self, run_id: str) -> RunRecord:
         """Return one run; UsageError when there is none of that id."""
@@ -231,9 +240,7 @@ class Store:
             self.db.conn.execute("commit")
 
     def _add_ranges(self, run_id: str, ranges: list[RangeRecord]) -> None:
-        paths = sorted({record.path for record in ranges})
-        self.db.table("range_paths").insert_all(({"path": path} for path in paths), ignore=True)
-        ids = {row["path"]: row["id"] for row in self.db["range_paths"].rows}
+        ids = self.path_ids({record.path for record in ranges})
         self.db.table("ranges").insert_all(
             {"run_id": run_id, "path_id": ids[row.pop("path")], **row} for row in map(asdict, ranges)
         )

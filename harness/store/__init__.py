@@ -1,0 +1,33 @@
+"""The results database: the only part that touches it. `database` holds runs, `duels` what two subjects did in turn."""
+
+from __future__ import annotations
+
+from harness.store.database import (
+    BUSY_TIMEOUT_S,
+    RangeRecord,
+    RunRecord,
+    Status,
+    StepRecord,
+    Store,
+    check_writable,
+    migrations,
+    new_run_id,
+)
+from harness.store.duels import DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord
+
+__all__ = [
+    "BUSY_TIMEOUT_S",
+    "DuelRangeRecord",
+    "DuelRecord",
+    "DuelStepRecord",
+    "Duels",
+    "PairRecord",
+    "RangeRecord",
+    "RunRecord",
+    "Status",
+    "StepRecord",
+    "Store",
+    "check_writable",
+    "migrations",
+    "new_run_id",
+]
