@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import store
 from harness.environment import Environment, Gpu
 from harness.errors import UsageError
-from harness.store import RangeRecord, RunRecord, StepRecord, Store, new_run_id
+from harness.store import RangeRecord, RunRecord, StepRecord, Store, check_writable, database, migrations, new_run_id
 
 ENVIRONMENT = Environment(
     cpu_model="Test CPU",
@@ -156,7 +155,7 @@ def test_migrations_are_recorded_by_name_and_applied_once(tmp_path: Path) -> Non
         Store(tmp_path / "results.db").close()
     with Store(tmp_path / "results.db") as db:
         names = [row["name"] for row in db.db.table("_sqlite_migrations").rows]
-    assert names == [migration.name for migration in store.migrations._migrations]
+    assert names == [migration.name for migration in migrations._migrations]
 
 
 def test_a_database_from_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -185,7 +184,7 @@ def test_files_that_are_no_results_database_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_said_to_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.1)
     path = tmp_path / "results.db"
     Store(path).close()
     holder = sqlite3.connect(path, isolation_level=None)
@@ -196,18 +195,18 @@ def test_a_locked_database_is_said_to_be_locked(tmp_path: Path, monkeypatch: pyt
 
 
 def test_check_writable_creates_nothing(tmp_path: Path) -> None:
-    store.check_writable(tmp_path / "a" / "b" / "results.db")
+    check_writable(tmp_path / "a" / "b" / "results.db")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder this user may write to"):
-        store.check_writable(tmp_path / "file" / "results.db")
+        check_writable(tmp_path / "file" / "results.db")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_check_writable_sees_a_read_only_folder(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="not a folder this user may write to"):
-        store.check_writable(tmp_path / "results.db")
+        check_writable(tmp_path / "results.db")
 
 
 def test_run_ids_sort_by_time_and_differ_within_a_millisecond() -> None:
