@@ -161,7 +161,7 @@ def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: in
         return _with_numbers(State.UNDECIDED, Reason.MORE_PAIRS, looks, judged, step)
     spread = f"launch pairs scatter by {math.sqrt(last.variance):.1%}"
     enough = pairs_to_decide(last, rule)
-    noisy = last.detectable_effect > last.margin
+    noisy = (last.high - last.low) / 2 > max(last.margin, last.smallest_effect)
     if enough is None:
         step = f"{spread} around a difference on a limit: choose another margin or smallest effect"
     elif noisy:

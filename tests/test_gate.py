@@ -1,0 +1,188 @@
+"""Verdicts: every state with its reason, the line, degenerate input, and that nothing that failed passes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, asdict
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from harness.gate import Objection, Reason, State, Verdict, decide
+from harness.stats.paired import Problem, StepPairs
+from harness.stats.sequential import Rule
+
+SIMULATION = Path(__file__).resolve().parents[1] / "benchmarks" / "verdict_simulation.py"
+
+
+def simulation() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("verdict_simulation", SIMULATION)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module
+
+
+def pairs_of(log_ratios: list[float], steps: int = 30, ranks: int = 2) -> list[StepPairs]:
+    """Launch pairs with exactly these d: every step pair of a pair differs alike, the steps themselves do not."""
+    base = 100e6 * (1 + 0.1 * np.arange(steps * ranks).reshape(steps, ranks) / (steps * ranks))
+    return [StepPairs(base_ns=base, head_ns=base * math.exp(d)) for d in log_ratios]
+
+
+QUIET = [-0.001, 0.001, -0.0005, 0.0005]
+LOUD = [-0.06, 0.05, 0.04, -0.05, 0.06, -0.04, 0.03, -0.02, 0.05, -0.05]
+
+
+@pytest.mark.parametrize(
+    ("log_ratios", "rule", "state", "reason", "pairs"),
+    [
+        ([0.05 + x for x in QUIET], Rule(), State.SLOWER, Reason.BEYOND_MIN_EFFECT, 4),
+        ([-0.05 + x for x in QUIET], Rule(), State.FASTER, Reason.BEYOND_MIN_EFFECT, 4),
+        (QUIET, Rule(), State.SAME, Reason.WITHIN_MARGIN, 4),
+        (QUIET + LOUD, Rule(), State.SAME, Reason.WITHIN_MARGIN, 4),  # what came after the decision is left alone
+        (LOUD, Rule(), State.UNDECIDED, Reason.TOO_NOISY, 10),
+        (LOUD[:9], Rule(), State.UNDECIDED, Reason.MORE_PAIRS, 8),
+        (LOUD[:3], Rule(), State.UNDECIDED, Reason.MORE_PAIRS, 3),
+        (LOUD[:1], Rule(), State.UNDECIDED, Reason.MORE_PAIRS, 1),
+        ([0.05 + x for x in QUIET], Rule(looks=(4,), min_effect=0.1), State.UNDECIDED, Reason.BETWEEN_LIMITS, 4),
+        ([0.02] * 4, Rule(), State.INVALID, Reason.ZERO_VARIANCE, 4),
+        ([], Rule(), State.INVALID, Reason.NO_STEPS, 0),
+    ],
+)
+def test_states_and_reasons(log_ratios: list[float], rule: Rule, state: State, reason: Reason, pairs: int) -> None:
+    verdict = decide(pairs_of(log_ratios), rule)
+    assert (verdict.state, verdict.reason, verdict.pairs) == (state, reason, pairs)
+    assert (verdict.next_step is not None) == (state is State.UNDECIDED)
+
+
+def test_the_reasons_of_the_statistics_are_reasons_of_verdicts() -> None:
+    assert {problem.value for problem in Problem} <= {reason.value for reason in Reason}
+
+
+def broken(pair: StepPairs, **change: object) -> StepPairs:
+    sides = {"base_ns": pair.base_ns, "head_ns": pair.head_ns} | change
+    return StepPairs(**sides)  # type: ignore[arg-type] # wrong values are the point
+
+
+@pytest.mark.parametrize(
+    ("breaking", "reason"),
+    [
+        (lambda pair: broken(pair, head_ns=np.full_like(pair.head_ns, np.nan)), Reason.NOT_A_TIME),
+        (lambda pair: broken(pair, head_ns=np.zeros_like(pair.head_ns)), Reason.NOT_A_TIME),
+        (lambda pair: broken(pair, head_ns=pair.head_ns[:-1]), Reason.UNEQUAL_STEPS),
+        (lambda pair: broken(pair, base_ns=pair.base_ns[:, :1]), Reason.UNEQUAL_RANKS),
+        (lambda pair: broken(pair, base_ns=pair.base_ns[:0]), Reason.NO_STEPS),
+    ],
+)
+@pytest.mark.parametrize("where", [0, 3, 5])
+def test_one_broken_pair_makes_the_verdict_invalid(
+    breaking: Callable[[StepPairs], StepPairs], reason: Reason, where: int
+) -> None:
+    pairs = pairs_of([x + d for x in (0.0, 0.002) for d in QUIET])
+    pairs[where] = breaking(pairs[where])
+    verdict = decide(pairs)
+    assert (verdict.state, verdict.reason, verdict.ratio) == (State.INVALID, reason, None)
+    assert f"launch pair {where + 1}" in verdict.line
+
+
+def test_an_objection_outweighs_the_fastest_head() -> None:
+    objection = Objection(reason=Reason.DIFFERENT_WORK, detail="step 3: loss 2.5 against 2.75")
+    verdict = decide(pairs_of([-0.5 + x for x in QUIET]), objection=objection)
+    assert verdict.line == "INVALID different_work: step 3: loss 2.5 against 2.75"
+    assert (verdict.ratio, verdict.ci, verdict.p, verdict.pairs) == (None, None, None, 4)
+
+
+hostile_times = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(0, 4), st.integers(1, 2)),
+    elements=st.one_of(st.sampled_from([0.0, -1.0, math.nan, math.inf]), st.floats(1e3, 1e12)),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(hostile_times, hostile_times), max_size=6))
+def test_no_input_ends_in_a_pass_without_numbers(times: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    verdict = decide([StepPairs(base_ns=b, head_ns=h) for b, h in times])
+    numbers = [verdict.ratio, verdict.p, verdict.detectable_effect, *(verdict.ci or (None,))]
+    if verdict.state in (State.SAME, State.FASTER, State.SLOWER):
+        assert None not in numbers
+        assert all(np.isfinite(side).all() and (side > 0).all() for pair in times for side in pair)
+    assert all(number is None or math.isfinite(number) for number in numbers)
+    json.dumps(asdict(verdict), allow_nan=False)
+    assert "nan" not in verdict.line
+
+
+def test_the_line_of_a_slower_head() -> None:
+    verdict = Verdict(
+        state=State.SLOWER,
+        reason=Reason.BEYOND_MIN_EFFECT,
+        ratio=1.031,
+        ci=(1.014, 1.048),
+        p=0.0006,
+        pairs=6,
+        steps_per_pair=30,
+        detectable_effect=0.016,
+    )
+    assert verdict.line == "SLOWER +3.1 % [+1.4, +4.8]  p = 0.0006  6 pairs x 30 steps  (can see ≥ 1.6 %)"
+
+
+def test_small_numbers_in_the_line() -> None:
+    assert decide(pairs_of([-0.5 + x for x in QUIET])).line.startswith(
+        "FASTER -39.3 % [-39.6, -39.1]  p < 0.0001  4 pairs"
+    )
+    assert decide(pairs_of([x - 0.0001 for x in QUIET])).line.startswith("SAME +0.0 % [-0.1, +0.1]  p = ")
+    assert decide(pairs_of([0.01])).line == "UNDECIDED +1.0 %  1 pair x 30 steps"
+
+
+@pytest.mark.parametrize("log_ratios", [[0.05 + x for x in QUIET], [-0.05 + x for x in QUIET], QUIET, LOUD])
+def test_the_interval_shown_is_the_one_that_decided(log_ratios: list[float]) -> None:
+    verdict = decide(pairs_of(log_ratios))
+    assert verdict.ci is not None
+    assert verdict.p is not None
+    low, high = verdict.ci
+    assert (low > 1 or high < 1) == (verdict.state in (State.SLOWER, State.FASTER))
+    assert (verdict.p < 0.01) == (verdict.state in (State.SLOWER, State.FASTER))
+    if verdict.state is State.SAME:
+        assert 1 / 1.02 < low < high < 1.02
+
+
+def test_an_undecided_duel_names_the_pairs_that_would_do() -> None:
+    drifting = [0.018 + 5 * x for x in (*QUIET, *QUIET)]
+    verdict = decide(pairs_of(drifting), Rule(looks=(4, 6, 8), min_effect=0.05))
+    assert verdict.state is State.UNDECIDED
+    assert verdict.next_step is not None
+    named = re.search(r"--pairs (\d+)", verdict.next_step)
+    assert named is not None
+    assert int(named[1]) > 8
+
+
+def test_a_verdict_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        decide([]).state = State.SAME  # type: ignore[misc] # the assignment is the point
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("history", [0, 40])
+def test_false_alarms_and_power_on_a_machine_with_drift_and_slow_launches(history: int) -> None:
+    """The rule allows 1 % each way; 1500 duels would show 2 % with near certainty."""
+    module = simulation()
+    same = module.simulate(0.0, 1500, machine=module.Machine(), history=history)
+    assert same.share(State.SLOWER) <= 0.017
+    assert same.share(State.FASTER) <= 0.017
+    assert same.share(State.SAME) >= 0.85
+    slower = module.simulate(0.05, 300, machine=module.Machine(), history=history)
+    assert slower.share(State.SLOWER) >= 0.95
+    assert slower.share(State.SAME) == 0
+    assert slower.mean_pairs < 6
