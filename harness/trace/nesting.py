@@ -1,0 +1,213 @@
+"""The tree of ranges of each thread: parent, depth, self time and path.
+
+A range's parent is the tightest range on the same thread that contains it; domains do not matter, so that a library's
+ranges hang below the caller's. Self time is what no child covers. On each thread the tree is laminar (two ranges nest
+or are apart), so the self times below any range add up to its duration, exactly.
+
+Push/pop ranges are like that by construction. Start/end ranges need not be: one that partly overlaps another, or ends
+on another thread, is *detached*. It has a parent (the tightest range that contains it), but no children, no self time,
+and takes none from its parent.
+
+Where times tie, the earlier row is the outer one, and an empty range at the instant where one ends and another begins
+belongs to the one that begins.
+
+Method: with a thread's ranges ordered by (start, longest first), the depth of the i-th is i minus the number that had
+ended by its start, and its parent is the last range before it that is one less deep: two binary searches a range, no
+loop. On a laminar thread each parent found contains its child; where one does not, that thread alone is walked with a
+stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from harness.errors import TraceError
+from harness.names import PATH_SEPARATOR
+from harness.trace import naming
+from harness.trace.model import BoolArray, Int32Array, Int64Array, NvtxRanges, Trace
+
+ROOT: Final = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nesting:
+    """One row a range, in the order of `NvtxRanges`."""
+
+    parent: Int64Array
+    """Row of the parent; ROOT for an outermost range."""
+    depth: Int32Array
+    self_ns: Int64Array
+    detached: BoolArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PathTable:
+    """The distinct paths of a trace, parents before children."""
+
+    parent: tuple[int, ...]
+    """Path of the parent; ROOT for an outermost one."""
+    name: tuple[str, ...]
+    text: tuple[str, ...]
+    """Names joined with `/` from the outermost range."""
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RangeTree:
+    """Nesting and paths of a trace's ranges; every array has one row a range."""
+
+    nesting: Nesting
+    path_id: Int32Array
+    paths: PathTable
+
+
+def range_tree(trace: Trace) -> RangeTree:
+    """Nest the ranges of `trace` and give each its path, made of comparable names (`harness.trace.naming`)."""
+    nesting = nest(trace.ranges)
+    name_rows, names = naming.range_names(trace.strings, trace.ranges.name_id)
+    path_id, paths = _paths(nesting, name_rows, names)
+    return RangeTree(nesting=nesting, path_id=path_id, paths=paths)
+
+
+def nest(ranges: NvtxRanges) -> Nesting:
+    """Parent, depth and self time of every range."""
+    count = len(ranges)
+    parent = np.full(count, ROOT, dtype=np.int64)
+    detached = ranges.end_global_tid != ranges.global_tid
+    threads, thread = np.unique(ranges.global_tid, return_inverse=True)
+    # Rows of one thread side by side; within it they keep (start, longest first).
+    order = np.argsort(thread, kind="stable")
+    order = order[~detached[order]]
+    start, end = thread_times(thread[order], len(threads), ranges.start_ns[order], ranges.end_ns[order])
+    found, fits = _laminar_parents(start, end)
+    parent[order] = np.where(found == ROOT, ROOT, order[found])
+    for broken in np.unique(thread[order][~fits]).tolist():
+        rows = order[thread[order] == broken]
+        walked, apart = _walk(ranges.start_ns[rows], ranges.end_ns[rows], ranges.push_pop[rows])
+        parent[rows] = np.where(walked == ROOT, ROOT, rows[walked])
+        detached[rows] = apart
+    _hang_detached(ranges, thread, parent, detached)
+    duration = ranges.end_ns - ranges.start_ns
+    self_ns = np.where(detached, 0, duration)
+    charged = np.flatnonzero((parent != ROOT) & ~detached)
+    np.subtract.at(self_ns, parent[charged], duration[charged])
+    return Nesting(parent=parent, depth=_depths(parent), self_ns=self_ns, detached=detached)
+
+
+def thread_times(
+    thread: Int64Array, threads: int, start_ns: Int64Array, end_ns: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends on one axis where each thread has a stretch of its own, so that one search serves all threads."""
+    if not len(start_ns):
+        return start_ns, end_ns
+    first = int(start_ns.min())
+    span = int(end_ns.max()) - first + 1
+    if span * threads >= 2**63:
+        raise TraceError(f"the trace spans {span:,} ns on {threads} threads: its times cannot be right")
+    offset = thread * span - first
+    return start_ns + offset, end_ns + offset
+
+
+def _laminar_parents(start: Int64Array, end: Int64Array) -> tuple[Int64Array, BoolArray]:
+    """Parent of each range, and whether it really contains it, for ranges grouped by thread and ordered within."""
+    count = len(start)
+    index = np.arange(count)
+    empty = start == end
+    ended = np.searchsorted(np.sort(end[~empty]), start, side="right")
+    if bool(empty.any()):
+        ended = ended + np.searchsorted(np.sort(end[empty]), start, side="left")
+        # An empty range where another ends is still inside it, unless a longer one begins at that instant.
+        begins = start[~empty]
+        inside = empty & (np.searchsorted(begins, start, side="left") == np.searchsorted(begins, start, side="right"))
+        ended[inside] = np.searchsorted(np.sort(end), start[inside], side="left")
+    depth = index - ended
+    by_depth = np.argsort(depth, kind="stable")
+    key = depth[by_depth] * count + by_depth
+    position = np.searchsorted(key, (depth - 1) * count + index) - 1
+    inner = depth > 0
+    found = by_depth[np.maximum(position, 0)]
+    fits = ~inner | ((depth[found] == depth - 1) & (start[found] <= start) & (end[found] >= end))
+    return np.where(inner, found, ROOT), fits
+
+
+def _walk(start_ns: Int64Array, end_ns: Int64Array, push_pop: BoolArray) -> tuple[Int64Array, BoolArray]:
+    """Parents on one thread where ranges cross: those that cross are set apart, start/end ranges before push/pop."""
+    starts, ends, pushed = start_ns.tolist(), end_ns.tolist(), push_pop.tolist()
+    parent = [ROOT] * len(starts)
+    apart = [False] * len(starts)
+    stack: list[int] = []
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        while stack and (ends[stack[-1]] < start or (ends[stack[-1]] == start and end > start)):
+            stack.pop()
+        while stack and ends[stack[-1]] < end and pushed[row] and not pushed[stack[-1]]:
+            apart[stack.pop()] = True
+        if stack and ends[stack[-1]] < end:
+            apart[row] = True
+        else:
+            parent[row] = stack[-1] if stack else ROOT
+            stack.append(row)
+    for row, above in enumerate(parent):
+        while above != ROOT and apart[above]:
+            above = parent[above]
+        parent[row] = above
+    return np.array(parent, dtype=np.int64), np.array(apart, dtype=np.bool_)
+
+
+def _hang_detached(ranges: NvtxRanges, thread: Int64Array, parent: Int64Array, detached: BoolArray) -> None:
+    """Give each detached range the tightest range on its thread that contains it, in place."""
+    rows = np.flatnonzero(detached)
+    if not len(rows):
+        return
+    placed = np.flatnonzero(~detached)
+    placed = placed[np.argsort(thread[placed], kind="stable")]
+    # The last range that began by then; whatever contains the detached one is among its ancestors or is it.
+    last = np.empty(len(rows), dtype=np.int64)
+    for one in np.unique(thread[rows]).tolist():
+        mine = placed[thread[placed] == one]
+        here = thread[rows] == one
+        position = np.searchsorted(ranges.start_ns[mine], ranges.start_ns[rows[here]], side="right") - 1
+        last[here] = np.where(position >= 0, mine[position] if len(mine) else ROOT, ROOT)
+    while True:
+        outside = (last != ROOT) & (ranges.end_ns[last] < ranges.end_ns[rows])
+        if not bool(outside.any()):
+            break
+        last[outside] = parent[last[outside]]
+    parent[rows] = last
+
+
+def _depths(parent: Int64Array) -> Int32Array:
+    depth = np.zeros(len(parent), dtype=np.int32)
+    above = parent.copy()
+    while True:
+        deeper = above != ROOT
+        if not bool(deeper.any()):
+            return depth
+        depth[deeper] += 1
+        above[deeper] = parent[above[deeper]]
+
+
+def _paths(nesting: Nesting, name_rows: Int32Array, names: Sequence[str]) -> tuple[Int32Array, PathTable]:
+    """Distinct (path of the parent, name) pairs, one level of depth after the other."""
+    path_id = np.full(len(name_rows), ROOT, dtype=np.int32)
+    parents: list[int] = []
+    leaf: list[str] = []
+    text: list[str] = []
+    by_depth = np.argsort(nesting.depth, kind="stable")
+    levels = np.bincount(nesting.depth) if len(name_rows) else np.empty(0, dtype=np.int64)
+    for rows in np.split(by_depth, np.cumsum(levels))[: len(levels)]:
+        above = nesting.parent[rows]
+        parent_path = np.where(above == ROOT, ROOT, path_id[above]).astype(np.int64)
+        keys, inverse = np.unique(parent_path * len(names) + name_rows[rows], return_inverse=True)
+        path_id[rows] = inverse.reshape(-1) + len(parents)
+        for key in keys.tolist():
+            parent, name = divmod(key, len(names))
+            parents.append(parent)
+            leaf.append(names[name])
+            text.append(names[name] if parent == ROOT else f"{text[parent]}{PATH_SEPARATOR}{names[name]}")
+    return path_id, PathTable(parent=tuple(parents), name=tuple(leaf), text=tuple(text))
