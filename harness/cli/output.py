@@ -10,10 +10,12 @@ import functools
 import json
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from rich.console import Console
+
+from harness.names import PATH_SEPARATOR
 
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Control, format (bidirectional overrides among them), surrogate, private, unassigned; line and paragraph ends."""
@@ -51,6 +53,36 @@ def _escaped(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def tree_labels(paths: Sequence[str]) -> list[str]:
+    """Return what to print for each path of a tree in depth-first order: guides for its place, then its own name.
+
+    A path's parent is the longest other path that it continues, so names that hold the separator themselves are safe.
+    """
+    known = set(paths)
+    parents = [_parent(path, known) for path in paths]
+    last = {parent: index for index, parent in enumerate(parents)}
+    place = {path: index for index, path in enumerate(paths)}
+    labels = []
+    for index, path in enumerate(paths):
+        parent = parents[index]
+        name = path if parent is None else path[len(parent) + len(PATH_SEPARATOR) :]
+        guide = "" if parent is None else "└ " if last[parent] == index else "├ "
+        while parent is not None and (above := parents[place[parent]]) is not None:
+            guide = ("  " if last[above] == place[parent] else "│ ") + guide
+            parent = above
+        labels.append(guide + clean(name))
+    return labels
+
+
+def _parent(path: str, known: Collection[str]) -> str | None:
+    cut = path.rfind(PATH_SEPARATOR)
+    while cut > 0:
+        if path[:cut] in known:
+            return path[:cut]
+        cut = path.rfind(PATH_SEPARATOR, 0, cut)
+    return None
 
 
 def print_json(document: Mapping[str, Any]) -> None:

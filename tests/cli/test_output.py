@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.output import PipeConsole, clean, print_json
+from harness.cli.output import PipeConsole, clean, print_json, tree_labels
 
 
 @given(st.text())
@@ -52,3 +52,8 @@ def test_console_takes_nothing_for_markup() -> None:
     target = io.StringIO()
     PipeConsole(file=target, markup=False, emoji=False, highlight=False).print("[bold]x[/bold] :smile:")
     assert target.getvalue() == "[bold]x[/bold] :smile:\n"
+
+
+def test_tree_labels_draw_the_tree() -> None:
+    paths = ["step", "step/a", "step/a/x", "step/a/y", "step/b", "step/b/x/y", "other"]
+    assert tree_labels(paths) == ["step", "├ a", "│ ├ x", "│ └ y", "└ b", "  └ x/y", "other"]
