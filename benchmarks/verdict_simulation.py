@@ -90,7 +90,7 @@ def simulate(
     history: int = 0,
     seed: int = 0,
 ) -> Tally:
-    """Run `duels` duels of a true difference `effect`, each with its own history of `history` stored duels (0: none)."""
+    """Run `duels` duels of a true difference `effect`, each with its own `history` of stored duels (0: none)."""
     rule = rule or Rule()
     rng = np.random.default_rng([seed, round((1 + effect) * 1e6)])
     states: Counter[State] = Counter()
