@@ -13,10 +13,11 @@ from harness.store.database import (
     migrations,
     new_run_id,
 )
-from harness.store.duels import DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord
+from harness.store.duels import DuelKind, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
 
 __all__ = [
     "BUSY_TIMEOUT_S",
+    "DuelKind",
     "DuelRangeRecord",
     "DuelRecord",
     "DuelStepRecord",
@@ -24,6 +25,7 @@ __all__ = [
     "PairRecord",
     "RangeRecord",
     "RunRecord",
+    "SideName",
     "Status",
     "StepRecord",
     "Store",

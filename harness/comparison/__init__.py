@@ -1,0 +1,25 @@
+"""What a stored duel says: `compare_stored` computes everything again from the database, `document` writes it as JSON.
+
+The duel itself uses the same function to decide whether it needs another launch pair, so what it prints at the end and
+what a report prints years later cannot differ.
+"""
+
+from __future__ import annotations
+
+from harness.comparison.document import document
+from harness.comparison.recompute import compare_stored
+from harness.comparison.result import Comparison, Memory, Pair, RangePart, Side
+from harness.comparison.same_work import Parting, SameWork, same_work
+
+__all__ = [
+    "Comparison",
+    "Memory",
+    "Pair",
+    "Parting",
+    "RangePart",
+    "SameWork",
+    "Side",
+    "compare_stored",
+    "document",
+    "same_work",
+]

@@ -1,0 +1,169 @@
+"""Computes a comparison from a duel's stored rows: verdict, same work, step time, ranges, memory.
+
+Only whole launch pairs are stored, so the same function serves a duel under way, one that was interrupted, and one
+read back years later. What only a running duel can find out (a side that cannot run the scenario) is stored with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from harness import names
+from harness.analysis.attribution import COLUMNS, Attribution, attribute
+from harness.comparison.result import Comparison, Memory, Pair, RangePart, Side
+from harness.comparison.same_work import SameWork, same_work, tolerance
+from harness.gate import Objection, Reason, decide
+from harness.stats.history import VariancePrior
+from harness.stats.paired import StepPairs, UnusableError, memory_change, pair_difference
+from harness.stats.sequential import Rule
+from harness.store import DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
+
+SIDES: tuple[SideName, SideName] = ("base", "head")
+
+
+def compare_stored(duels: Duels, duel_id: str) -> Comparison:
+    """Return everything that the stored launch pairs of a duel say. UsageError when there is no such duel."""
+    duel = duels.duel(duel_id)
+    steps, pairs = duels.steps(duel_id), duels.pairs(duel_id)
+    rule, prior = rule_of(duel), None if duel.prior is None else VariancePrior(**duel.prior)
+    stated = float(duel.scenario_document["compare"]["loss_tolerance"])
+    work = same_work(steps, tolerance(stated, duel.base.get("versions"), duel.head.get("versions")))
+    step_pairs = {pair.pair: step_pairs_of(steps, pair.pair) for pair in pairs}
+    verdict = decide(list(step_pairs.values()), rule, prior=prior, objection=_objection(duel, work))
+    split = _attribution(steps, duels.ranges(duel_id))
+    return Comparison(
+        duel=duel,
+        environment=duels.environment(duel_id),
+        base=_side("base", duel.base, steps, None if split is None else split.base_ns),
+        head=_side("head", duel.head, steps, None if split is None else split.head_ns),
+        rule=rule,
+        prior=prior,
+        verdict=verdict,
+        ranges=() if split is None else _parts(split),
+        same_work=work,
+        memory=_memory(steps),
+        pairs=tuple(_pair(pair, step_pairs[pair.pair], steps) for pair in pairs),
+    )
+
+
+def rule_of(duel: DuelRecord) -> Rule:
+    """Return the rule the duel was made under."""
+    return Rule(**{**duel.rule, "looks": tuple(duel.rule["looks"])})
+
+
+def step_pairs_of(steps: Sequence[DuelStepRecord], pair: int) -> StepPairs:
+    """Return the measured step times of one launch pair, (steps, ranks) a side."""
+    times = {side: _durations(steps, pair, side) for side in SIDES}
+    return StepPairs(base_ns=times["base"], head_ns=times["head"])
+
+
+def _durations(steps: Sequence[DuelStepRecord], pair: int, side: str) -> NDArray[np.int64]:
+    rows: dict[int, dict[int, int]] = {}
+    for step in steps:
+        if step.measured and step.pair == pair and step.side == side:
+            rows.setdefault(step.sequence, {})[step.rank] = step.duration_ns
+    ordered = [[ranks[rank] for rank in sorted(ranks)] for _, ranks in sorted(rows.items())]
+    return np.array(ordered, dtype=np.int64) if ordered else np.empty((0, 1), dtype=np.int64)
+
+
+def _objection(duel: DuelRecord, work: SameWork) -> Objection | None:
+    if duel.objection is not None:
+        return Objection(reason=Reason(duel.objection["reason"]), detail=str(duel.objection["detail"]))
+    if work.parting is not None:
+        return Objection(reason=Reason.DIFFERENT_WORK, detail=work.parting.detail)
+    return None
+
+
+def _attribution(steps: Sequence[DuelStepRecord], ranges: Sequence[DuelRangeRecord]) -> Attribution | None:
+    """Split the step by its ranges; an untraced duel has one part, the step. None without a step pair."""
+    rows: list[tuple[str, int, int, int, str, int]]
+    if ranges:
+        rows = [(r.side, r.pair, r.rank, r.sequence, r.path, r.self_ns) for r in ranges]
+    else:
+        rows = [(s.side, s.pair, s.rank, s.sequence, names.STEP, s.duration_ns) for s in steps if s.measured]
+    frame = pd.DataFrame(rows, columns=["side", *COLUMNS])
+    sides = {side: frame[frame["side"] == side].drop(columns="side") for side in SIDES}
+    if any(side.empty for side in sides.values()):
+        return None
+    return attribute(sides["base"], sides["head"])
+
+
+def _parts(split: Attribution) -> tuple[RangePart, ...]:
+    return tuple(
+        RangePart(
+            path=str(row["path"]),
+            base_ns=int(row["base_ns"]),
+            head_ns=int(row["head_ns"]),
+            delta_ns=int(row["delta_ns"]),
+            ci_ns=None if math.isnan(row["ci_low_ns"]) else (float(row["ci_low_ns"]), float(row["ci_high_ns"])),
+            q=None if math.isnan(row["p"]) else float(row["q"]),
+            significant=bool(row["significant"]),
+        )
+        for row in split.parts.to_dict("records")
+    )
+
+
+def _side(name: SideName, subject: Mapping[str, Any], steps: Sequence[DuelStepRecord], step_ns: float | None) -> Side:
+    own = [step for step in steps if step.side == name]
+    return Side(
+        name=name,
+        subject=subject["subject"],
+        revision=subject["revision"],
+        dirty=subject["dirty"],
+        overrides=tuple(subject.get("overrides", ())),
+        versions=subject.get("versions") or {},
+        step_ns=step_ns,
+        peak_memory_bytes=_largest(step.peak_memory_bytes for step in own),
+        rss_bytes=_largest(step.rss_bytes for step in own),
+    )
+
+
+def _memory(steps: Sequence[DuelStepRecord]) -> Memory | None:
+    peaks = {side: _largest(step.peak_memory_bytes for step in steps if step.side == side) for side in SIDES}
+    resident = {side: _largest(step.rss_bytes for step in steps if step.side == side) for side in SIDES}
+    base, head = peaks["base"], peaks["head"]
+    if base is None or head is None:
+        return None
+    change = memory_change(base, head)
+    return Memory(
+        base_peak_bytes=base,
+        head_peak_bytes=head,
+        base_rss_bytes=resident["base"],
+        head_rss_bytes=resident["head"],
+        limit_bytes=change.limit_bytes,
+        exceeded=change.exceeded,
+    )
+
+
+def _largest(values: Any) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _pair(record: PairRecord, times: StepPairs, steps: Sequence[DuelStepRecord]) -> Pair:
+    try:
+        difference = pair_difference(times)
+    except UnusableError:
+        difference = None
+    first = [s for s in steps if s.pair == record.pair and s.side == "base" and s.rank == 0 and s.measured]
+    return Pair(
+        number=record.pair,
+        started_at=record.started_at,
+        starter=record.starter,
+        start_ns=record.start_ns,
+        ratio=None if difference is None else math.exp(difference.log_ratio),
+        base_ns=None if difference is None else difference.base_ns,
+        head_ns=None if difference is None else difference.head_ns,
+        steps=len(times.base_ns),
+        base_first=sum(step.slot == 0 for step in first),
+        conditions=record.conditions,
+        base_launch=record.base_launch,
+        head_launch=record.head_launch,
+        base_steps_ns=tuple(int(ns) for ns in times.base_ns.max(axis=1)) if times.base_ns.size else (),
+        head_steps_ns=tuple(int(ns) for ns in times.head_ns.max(axis=1)) if times.head_ns.size else (),
+    )

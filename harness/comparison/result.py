@@ -1,0 +1,112 @@
+"""The result of a comparison: one frozen object with everything that a terminal, a report or a program shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.comparison.same_work import SameWork
+from harness.gate import State, Verdict
+from harness.stats.history import VariancePrior
+from harness.stats.sequential import Rule
+from harness.store import DuelRecord
+
+EXIT_SLOWER = 1
+EXIT_NO_VERDICT = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One subject of a duel. Its step time is the sum of its parts in `Comparison.ranges` (`analysis.attribution`)."""
+
+    name: str
+    """`base` or `head`."""
+    subject: str
+    revision: str | None
+    dirty: bool | None
+    overrides: tuple[str, ...]
+    versions: Mapping[str, str]
+    step_ns: float | None
+    peak_memory_bytes: int | None
+    rss_bytes: int | None
+
+    @property
+    def label(self) -> str:
+        """What a person would call it: subject, short revision, overrides."""
+        parts = [self.subject]
+        if self.revision and not self.revision.startswith(self.subject):
+            parts.append(f"({self.revision[:10]}{' with changes' if self.dirty else ''})")
+        return " ".join([*parts, *self.overrides])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangePart:
+    """One part of the step-time difference: a range path by its self time, mean ns a step over the launch pairs."""
+
+    path: str
+    base_ns: float
+    head_ns: float
+    delta_ns: float
+    ci_ns: tuple[float, float] | None
+    """95 % interval of `delta_ns`; None from one launch pair."""
+    q: float | None
+    significant: bool
+    """Marked by Benjamini-Hochberg; explains, never decides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Largest peaks of both sides over all ranks and launches, and whether head exceeds its limit."""
+
+    base_peak_bytes: int
+    head_peak_bytes: int
+    base_rss_bytes: int | None
+    head_rss_bytes: int | None
+    limit_bytes: int
+    exceeded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One launch pair. `ratio` is exp(d), the median over step pairs of head/base; None if it could not be judged."""
+
+    number: int
+    started_at: str
+    starter: str
+    start_ns: int
+    ratio: float | None
+    base_ns: float | None
+    head_ns: float | None
+    steps: int
+    base_first: int
+    """Step pairs in which base stepped first."""
+    conditions: Mapping[str, Any]
+    base_launch: Mapping[str, Any]
+    head_launch: Mapping[str, Any]
+    base_steps_ns: tuple[int, ...]
+    """Time of each measured step on its slowest rank."""
+    head_steps_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Everything a duel found out, computed from its stored rows alone."""
+
+    duel: DuelRecord
+    environment: Mapping[str, Any]
+    base: Side
+    head: Side
+    rule: Rule
+    prior: VariancePrior | None
+    verdict: Verdict
+    ranges: tuple[RangePart, ...]
+    same_work: SameWork
+    memory: Memory | None
+    pairs: tuple[Pair, ...]
+
+    def exit_code(self, *, slower_fails: bool = False) -> int:
+        """Return 3 where there is no verdict, 1 for `slower` if that is asked for, and 0 otherwise."""
+        if self.verdict.state in (State.UNDECIDED, State.INVALID):
+            return EXIT_NO_VERDICT
+        return EXIT_SLOWER if slower_fails and self.verdict.state is State.SLOWER else 0
