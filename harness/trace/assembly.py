@@ -70,6 +70,8 @@ class Export:
     ranks: dict[int, int]
     """global pid → rank, where the writer wrote it down."""
     meta: dict[str, str]
+    missing_ranks: tuple[str, ...]
+    """Ranks of the launch that are not in the trace."""
     host: str
     session_start_utc_ns: int | None
     system_clock_ns: int | None
@@ -99,6 +101,8 @@ def assemble(exports: Sequence[Export], interner: Interner) -> Trace:
     operations = _operations(exports)
     api_rows = _sorted(_concatenate([export.api for export in exports]))
     sync_rows = _sorted(_concatenate([export.syncs for export in exports]))
+    for export in exports:
+        warnings.extend(f"rank {rank} left no readable trace" for rank in export.missing_ranks)
     if not len(ranges):
         warnings.append("no NVTX ranges in the trace: time cannot be put on ranges")
     if not len(operations):

@@ -153,6 +153,7 @@ class _Database:
             process_names=self._process_names(),
             ranks=dict(_ranks(meta)),
             meta=dict(meta),
+            missing_ranks=tuple(value for name, value in meta if name == schema.META_MISSING_RANK),
             host=self._host() or dict(meta).get("EXPORT_HOST", ""),
             session_start_utc_ns=session[0],
             system_clock_ns=session[1],

@@ -89,6 +89,8 @@ META_SCHEMA_VERSION: Final = "EXPORT_SCHEMA_VERSION"
 META_COLLECTOR: Final = "STEPDUEL_COLLECTOR"
 META_RANK: Final = "STEPDUEL_RANK"
 """One row a process, `"<globalPid>:<rank>"`."""
+META_MISSING_RANK: Final = "STEPDUEL_MISSING_RANK"
+"""One row a rank that left no readable trace."""
 
 _GPU_COLUMNS = """
     start                       INTEGER   NOT NULL,
