@@ -7,17 +7,18 @@ which it starts; a GPU operation to the row in which it was launched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from harness.analysis.intervals import Intervals, complement, subtraction, union
 from harness.trace import schema
 from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace
+from harness.trace.nesting import ROOT, RangeTree
 
-NONE = -1
+NONE: Final = ROOT
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,13 +52,19 @@ class Capture:
     trace: Trace
     rows: StepRows
     has_steps: bool
-    parent: Int32Array | Int64Array
-    """Per range: the tightest range around it on its thread."""
-    self_ns: Int64Array
-    path_id: Int32Array | Int64Array
-    paths: Sequence[str]
-    op_call: Int32Array | Int64Array
+    tree: RangeTree
+    op_call: Int64Array
     """Per GPU operation: the API call that launched it."""
+
+    @property
+    def parent(self) -> Int64Array:
+        """Per range: the tightest range around it on its thread."""
+        return self.tree.nesting.parent
+
+    @property
+    def self_ns(self) -> Int64Array:
+        """Per range: its time that no child covers."""
+        return self.tree.nesting.self_ns
 
     # ---- steps -----------------------------------------------------------------------------------------------------
 
@@ -120,11 +127,13 @@ class Capture:
         return np.isin(self.trace.ranges.name_id, wanted)
 
     def innermost(self, times_ns: Int64Array, global_tids: Int64Array) -> Int64Array:
-        """The tightest range on the same thread around each time; -1 where there is none."""
-        ranges = self.trace.ranges
+        """The tightest range on the same thread around each time; -1 where there is none. Detached ranges are none."""
+        ranges, laminar = self.trace.ranges, ~self.tree.nesting.detached
         found = np.full(len(times_ns), NONE, dtype=np.int64)
         for tid in np.intersect1d(global_tids, ranges.global_tid).tolist():
-            own = np.flatnonzero(ranges.global_tid == tid)  # ordered by start, as all ranges are
+            own = np.flatnonzero(laminar & (ranges.global_tid == tid))  # ordered by start, as all ranges are
+            if not len(own):
+                continue
             events = np.flatnonzero(global_tids == tid)
             at = np.searchsorted(ranges.start_ns[own], times_ns[events], side="right") - 1
             found[events] = np.where(at >= 0, own[np.maximum(at, 0)], NONE)

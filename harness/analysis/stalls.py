@@ -9,7 +9,6 @@ too large.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -19,13 +18,7 @@ from harness.analysis.capture import NONE, Capture
 from harness.analysis.intervals import Intervals, intersection, union
 from harness.trace import schema
 from harness.trace.model import BoolArray, Int64Array
-
-_API_SUFFIX = re.compile(r"(_v\d{4,}|_ptsz|_ptds)+$")
-
-
-def api_name(recorded: str) -> str:
-    """The name of an API call as it is documented: `cudaLaunchKernel` for `cudaLaunchKernel_v7000`."""
-    return _API_SUFFIX.sub("", recorded)
+from harness.trace.naming import api_name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

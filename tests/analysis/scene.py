@@ -9,6 +9,7 @@ import numpy as np
 from harness.analysis.capture import Capture, StepRows
 from harness.trace import model, schema
 from harness.trace.model import Trace
+from harness.trace.nesting import Nesting, PathTable, RangeTree
 
 US = 1_000
 MS = 1_000_000
@@ -163,12 +164,7 @@ class Scene:
     def capture(self, step: str | None = "step", dropped: tuple[int, ...] = ()) -> Capture:
         """Nest ranges, join calls, and take every range called `step` as a step (None: the whole capture)."""
         trace = self.trace()
-        parent, self_ns = self._nest()
-        names = [r[2] for r in self.ranges]
-        texts: list[str] = []
-        for index, text in enumerate(names):
-            texts.append(f"{texts[parent[index]]}/{text}" if parent[index] >= 0 else text)
-        paths = sorted(set(texts))
+        tree = self._tree()
         calls = {(c[3] & schema.GLOBAL_PID_MASK, c[4]): at for at, c in enumerate(self.calls)}
         op_call = [calls.get((schema.global_pid(100 + o[4]), o[5]), -1) for o in self.operations]
         if step is None:
@@ -193,22 +189,35 @@ class Scene:
             trace=trace,
             rows=rows,
             has_steps=step is not None,
-            parent=np.array(parent, dtype=np.int64),
-            self_ns=np.array(self_ns, dtype=np.int64),
-            path_id=np.array([paths.index(text) for text in texts], dtype=np.int64),
-            paths=paths,
+            tree=tree,
             op_call=np.array(op_call, dtype=np.int64),
         )
 
-    def _nest(self) -> tuple[list[int], list[int]]:
-        parents, own = [], [end - start for start, end, *_ in self.ranges]
-        for at, (start, end, _, tid) in enumerate(self.ranges):
+    def _tree(self) -> RangeTree:
+        parents: list[int] = []
+        texts: list[str] = []
+        own = [end - start for start, end, *_ in self.ranges]
+        for at, (start, end, text, tid) in enumerate(self.ranges):
             around = [
                 other
                 for other in range(at)
                 if self.ranges[other][3] == tid and self.ranges[other][0] <= start and end <= self.ranges[other][1]
             ]
             parents.append(max(around, default=-1))
+            texts.append(f"{texts[parents[-1]]}/{text}" if around else text)
             if around:
                 own[parents[-1]] -= end - start
-        return parents, own
+        paths = sorted(set(texts))
+        nesting = Nesting(
+            parent=np.array(parents, dtype=np.int64),
+            depth=np.array([text.count("/") for text in texts], dtype=np.int32),
+            self_ns=np.array(own, dtype=np.int64),
+            detached=np.zeros(len(texts), dtype=np.bool_),
+        )
+        table = PathTable(
+            parent=tuple(paths.index(text.rpartition("/")[0]) if "/" in text else -1 for text in paths),
+            name=tuple(text.rpartition("/")[2] for text in paths),
+            text=tuple(paths),
+        )
+        path_id = np.array([paths.index(text) for text in texts], dtype=np.int32)
+        return RangeTree(nesting=nesting, path_id=path_id, paths=table)

@@ -13,8 +13,8 @@ from harness.analysis.stalls import calls_named
 
 ALLOCATING = {
     "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaMallocHost", "cudaFreeHost", "cudaHostRegister",
-    "cudaHostUnregister", "cudaMallocManaged", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost",
-    "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease", "cuMemSetAccess", "cuMemAllocHost_v2",
+    "cudaHostUnregister", "cudaMallocManaged", "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost",
+    "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease", "cuMemSetAccess", "cuMemAllocHost",
 }  # fmt: skip
 
 

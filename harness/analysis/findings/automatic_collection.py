@@ -20,7 +20,7 @@ def check(capture: Capture) -> list[Finding]:
     _, collected = capture.mark_payloads(COLLECTED_OBJECTS)
     per_step = capture.per_step(total)
     # By what was interrupted: the collection itself has the same name everywhere.
-    around = capture.parent[chosen].astype("int64")
+    around = capture.parent[chosen]
     return [
         Finding(
             rule="automatic_collection",

@@ -70,10 +70,10 @@ def rows_by_path(
     capture: Capture, ranges: Int64Array, ns: Int64Array, sizes: Int64Array | None = None
 ) -> tuple[EvidenceRow, ...]:
     """Group by path: `ranges` holds the range of each piece of evidence (-1: none), `ns` and `sizes` its figures."""
-    paths = (
-        np.where(ranges == NONE, NONE, capture.path_id[ranges]) if len(capture.path_id) else np.full(len(ranges), NONE)
-    )
-    return _rows([*capture.paths, "(outside any range)"], paths, ns, sizes)
+    tree = capture.tree
+    paths = np.full(len(ranges), len(tree.paths), dtype=np.int64)
+    paths[ranges != NONE] = tree.path_id[ranges[ranges != NONE]]
+    return _rows([*tree.paths.text, "(outside any range)"], paths, ns, sizes)
 
 
 def rows_by_name(

@@ -28,7 +28,7 @@ def item_waits(capture: Capture) -> BoolArray:
     copies = np.unique(capture.op_call[scalar]).astype(np.int64)
     if not len(copies):
         return found
-    waits_itself = calls_named(capture, {"cudaMemcpy", "cuMemcpyDtoH_v2"})
+    waits_itself = calls_named(capture, {"cudaMemcpy", "cuMemcpyDtoH"})
     found[copies[waits_itself[copies]]] = True
     # The next call of the same thread: all calls by thread, then by time.
     order = np.lexsort((api.start_ns, api.global_tid))

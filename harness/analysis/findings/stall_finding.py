@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from harness.analysis.capture import Capture
 from harness.analysis.findings.finding import Evidence, Finding, milliseconds, rows_by_name, rows_by_path
-from harness.analysis.stalls import api_name, stalls
+from harness.analysis.stalls import stalls
 from harness.trace.model import Int64Array
+from harness.trace.naming import api_name
 
 
 def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: str) -> list[Finding]:
