@@ -1,0 +1,39 @@
+"""Write under a name for a moment, then rename: nobody ever sees half a file."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.errors import UsageError
+
+
+@contextlib.contextmanager
+def replacing(target: Path, *, force: bool, folder: bool) -> Iterator[Path]:
+    """Yield a path to write to that becomes `target` when the block succeeds, and vanishes when it fails.
+
+    The path is an existing empty folder with `folder`, a file to be made otherwise. Raises UsageError where `target`
+    exists and `force` is not given, is of the other kind, or its folder cannot be written to.
+    """
+    if target.exists() or target.is_symlink():
+        if not force:
+            raise UsageError(f"{target} exists already: give another name or --force to replace it")
+        if target.is_dir() != folder:
+            raise UsageError(f"{target} is a {'folder' if target.is_dir() else 'file'}: remove it or give another name")
+    if not target.parent.is_dir():
+        raise UsageError(f"no such folder: {target.parent}")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as private:
+            work = Path(private) / "new"
+            if folder:
+                work.mkdir()
+            yield work
+            if folder and target.exists():
+                target.rename(Path(private) / "old")
+            work.replace(target)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UsageError(f"{target} cannot be written: {error.strerror or error}") from error
