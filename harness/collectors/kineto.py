@@ -72,6 +72,7 @@ class KinetoRank:
 
     def close(self) -> list[Path]:
         """Append what kineto saw to the recorder's file, and close it."""
+        self._recorder.flush()  # a device that hangs keeps us below: the ranges are safe then
         try:
             self.end_capture()
             if self._profiler is not None:
@@ -85,7 +86,6 @@ class KinetoRank:
         assert self._last is not None
         self._profiler.export_chrome_trace(str(self._chrome_path))
         trace = ChromeTrace(self._chrome_path.read_text(encoding="utf-8", errors="replace"))
-        self._recorder.flush()
         clock = ClockMap(first=self._first, last=self._last)
         written = write_events(trace, self._recorder.writer, clock=clock, threads=thread_ids())
         print(f"kineto: {json.dumps(asdict(written))}", file=sys.stderr, flush=True)

@@ -32,6 +32,7 @@ from harness.trace.model import Trace
 
 REPORT_NAME: Final = "nsys.nsys-rep"
 COMMANDS_NAME: Final = "nsys.commands.json"
+PLAN_NAME: Final = "plan.json"
 LOG_NAME: Final = "torchrun.log"
 LOG_LINES: Final = 8
 MINIMUM_FREE_BYTES: Final = 1 << 30
@@ -156,8 +157,11 @@ def _raw_report(launch_dir: Path) -> str:
 
 def _measured_steps(launch_dir: Path) -> int:
     """How many steps the plan of this launch measures."""
-    plan = json.loads((launch_dir / "plan.json").read_text(encoding="utf-8"))
-    return int(plan["steps"])
+    plan = json.loads((launch_dir / PLAN_NAME).read_text(encoding="utf-8"))
+    if plan.get("capture") is None:
+        return int(plan["steps"])
+    first, last = plan["capture"]
+    return int(last) - int(first) + 1
 
 
 def _require_steps(export: Path, ranks: int, steps: int, launch_dir: Path) -> None:
@@ -168,8 +172,8 @@ def _require_steps(export: Path, ranks: int, steps: int, launch_dir: Path) -> No
         raise LaunchError(f"nsys wrote an export that cannot be read: {error}") from error
     if found != [steps] * ranks:
         raise LaunchError(
-            f"nsys' trace {export} holds {_counts(found)} whole {names.STEP!r} ranges, expected {steps} from each of"
-            f" {ranks} ranks{_log_tail(launch_dir)}"
+            f"nsys' trace {export} holds {_counts(found)} whole {names.STEP!r} ranges, expected {steps} from"
+            f" each rank ({ranks}){_log_tail(launch_dir)}"
         )
 
 

@@ -1,0 +1,7 @@
+"""Starts, steps and ends launches. The only part of Stepduel that starts engine processes; never imports torch."""
+
+from harness.launch.failure import LaunchFailedError
+from harness.launch.launch import Launch
+from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
+
+__all__ = ["Launch", "LaunchFailedError", "LaunchOutcome", "LaunchRequest", "Ready", "StepReport"]

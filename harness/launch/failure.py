@@ -1,0 +1,187 @@
+"""Finds out why a launch failed, from what its ranks and torchrun left in the launch's folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import LaunchError
+
+LOG_LINES: Final = 20
+
+# One entry of the table that torchrun prints at its end, for every rank that failed.
+_TORCHRUN_ENTRY: Final = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+) \(pid: \d+\)")
+
+
+class LaunchFailedError(LaunchError):
+    """A launch that did not end as asked.
+
+    `reason` is one of `start_timeout`, `build_raised`, `step_raised`, `step_timeout`, `rank_died`, `rank_exited`,
+    `stop_timeout`, `launcher_failed`. `rank`, `phase` and `step` tell where, as far as it is known; `log_tail` holds
+    the last lines of the log that matters most.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        launch_dir: Path,
+        rank: int | None = None,
+        phase: str | None = None,
+        step: int | None = None,
+        log_tail: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.launch_dir = launch_dir
+        self.rank = rank
+        self.phase = phase
+        self.step = step
+        self.log_tail = log_tail
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPhase:
+    """What a rank was doing when it was last heard of."""
+
+    rank: int
+    pid: int
+    phase: str
+    step: int | None
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} in {self.phase}" + ("" if self.step is None else f" {self.step}")
+
+
+def read_phases(launch_dir: Path, ranks: int) -> list[RankPhase]:
+    """The phases of those ranks that came far enough to tell."""
+    phases = []
+    for rank in range(ranks):
+        try:
+            words = (launch_dir / f"rank{rank}.phase").read_text(encoding="ascii").split()
+        except OSError:
+            continue
+        if len(words) >= 2:
+            step = int(words[2]) if len(words) > 2 else None
+            phases.append(RankPhase(rank=rank, pid=int(words[0]), phase=words[1], step=step))
+    return phases
+
+
+def laggards(phases: list[RankPhase]) -> list[RankPhase]:
+    """The ranks that hold up the others: those behind the furthest one, or all when none is ahead."""
+    order = {"batch": 0, "step": 1, "gather": 2}
+    positions = [(phase.step or 0, order.get(phase.phase, 0)) for phase in phases]
+    behind = [phase for phase, position in zip(phases, positions, strict=True) if position < max(positions)]
+    return behind or phases
+
+
+def timed_out(launch_dir: Path, ranks: int, waited_for: str, seconds: float) -> LaunchFailedError:
+    """The failure of a launch that did not do `waited_for` (`start`, `step`, `stop`) in time."""
+    phases = laggards(read_phases(launch_dir, ranks))
+    where = "; ".join(map(str, phases)) or "no rank had started"
+    first = phases[0] if phases else None
+    log = launch_dir / (f"rank{first.rank}.log" if first else "torchrun.log")
+    return LaunchFailedError(
+        f"launch hung: no {waited_for} within {seconds:g} s ({where}); its stack is in {log}",
+        reason=f"{waited_for}_timeout",
+        launch_dir=launch_dir,
+        rank=first.rank if first else None,
+        phase=first.phase if first else None,
+        step=first.step if first else None,
+        log_tail=tail(log),
+    )
+
+
+def diagnose(launch_dir: Path, ranks: int) -> LaunchFailedError:
+    """Why the tree ended before it was told to: call it once the tree has ended.
+
+    When one rank dies, the others raise within milliseconds, because their collectives break. So a rank ended by a
+    signal comes first, then the earliest of those that raised.
+    """
+    statuses = _torchrun_statuses(launch_dir / "torchrun.log")
+    killed = [(rank, status) for rank, status in statuses if status < 0 and status != -signal.SIGTERM]
+    if killed:
+        return _died(launch_dir, ranks, *killed[0])
+    failures = sorted(_rank_failures(launch_dir, ranks), key=lambda failure: float(failure["time_ns"]))
+    if failures:
+        return _raised(launch_dir, failures[0])
+    if statuses:
+        rank, status = statuses[0]
+        return _ended(launch_dir, ranks, rank, "rank_exited", f"exited with status {status}")
+    log = launch_dir / "torchrun.log"
+    lines = tail(log)
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    return LaunchFailedError(
+        f"torchrun ended before its ranks were done: {last} (log: {log})",
+        reason="launcher_failed",
+        launch_dir=launch_dir,
+        log_tail=lines,
+    )
+
+
+def tail(log: Path, lines: int = LOG_LINES) -> tuple[str, ...]:
+    """The last lines of a log; empty when there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(text.splitlines()[-lines:])
+
+
+def _raised(launch_dir: Path, failure: dict[str, Any]) -> LaunchFailedError:
+    rank, phase, step = failure["rank"], failure["phase"], failure["step"]
+    log = launch_dir / f"rank{rank}.log"
+    where = phase if step is None else f"{phase} {step}"
+    error = failure["error"].splitlines()[0]
+    return LaunchFailedError(
+        f"rank {rank} raised in {where}: {error} (log: {log})",
+        reason="build_raised" if phase in ("start", "import", "build") else "step_raised",
+        launch_dir=launch_dir,
+        rank=rank,
+        phase=phase,
+        step=step,
+        log_tail=tail(log),
+    )
+
+
+def _died(launch_dir: Path, ranks: int, rank: int, status: int) -> LaunchFailedError:
+    name = signal.Signals(-status).name
+    hint = ", as the kernel does when memory runs out" if -status == signal.SIGKILL else ""
+    return _ended(launch_dir, ranks, rank, "rank_died", f"was ended by {name}{hint}")
+
+
+def _ended(launch_dir: Path, ranks: int, rank: int, reason: str, how: str) -> LaunchFailedError:
+    phase = next((phase for phase in read_phases(launch_dir, ranks) if phase.rank == rank), None)
+    log = launch_dir / f"rank{rank}.log"
+    where = "" if phase is None else f" in {phase.phase}" + ("" if phase.step is None else f" {phase.step}")
+    return LaunchFailedError(
+        f"rank {rank} {how}{where} (log: {log})",
+        reason=reason,
+        launch_dir=launch_dir,
+        rank=rank,
+        phase=phase.phase if phase else None,
+        step=phase.step if phase else None,
+        log_tail=tail(log),
+    )
+
+
+def _rank_failures(launch_dir: Path, ranks: int) -> list[dict[str, Any]]:
+    paths = [launch_dir / f"rank{rank}.failure.json" for rank in range(ranks)]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
+def _torchrun_statuses(log: Path) -> list[tuple[int, int]]:
+    """(rank, exit status) of every rank that torchrun saw fail; a status below 0 is a signal."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [(int(rank), int(status)) for rank, status in _TORCHRUN_ENTRY.findall(text)]

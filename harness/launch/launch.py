@@ -1,0 +1,172 @@
+"""One launch: a torchrun process group that steps when it is told to.
+
+    with Launch(request) as launch:
+        ready = launch.wait_ready()
+        reports = [launch.step() for _ in range(12)]
+        outcome = launch.stop()
+
+Two launches may be alive at once and be stepped in turn: between its steps a launch sleeps. Whatever ends the `with`
+block, an exception or Ctrl-C included, leaves no process and no socket behind; should this process itself be killed,
+a supervisor process (see `supervisor.py`) ends the tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from harness.errors import UsageError
+from harness.launch.channel import AwaitTimeoutError, Channel, TreeEndedError
+from harness.launch.failure import LaunchFailedError, diagnose, read_phases, timed_out
+from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
+
+Wrap = Callable[[Sequence[str], Mapping[str, str], Path], tuple[list[str], dict[str, str]]]
+"""A collector's `wrap`: command line, environment and launch folder to the ones to use instead."""
+
+_STACK_DUMP_S: Final = 0.5
+
+
+class Launch:
+    """See the module. Methods raise UsageError when the plan does not fit the engine (`wait_ready` only), else
+    LaunchFailedError; after either the tree has ended already."""
+
+    def __init__(self, request: LaunchRequest, wrap: Wrap | None = None) -> None:
+        self.request = request
+        self.launch_dir = request.launch_dir.resolve()
+        self.launch_id = uuid.uuid4().hex
+        self.command: list[str] = []
+        """The command line that was run, as a collector wrapped it."""
+        self._wrap = wrap
+        self._channel: Channel | None = None
+
+    def __enter__(self) -> Launch:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start the processes and return at once."""
+        self.launch_dir.mkdir(parents=True, exist_ok=True)
+        channel = self._channel = Channel()
+        try:
+            argv = self.request.argv(self.request.write_plan(channel.path))
+            env = self.request.environment()
+            if self._wrap is not None:
+                argv, env = self._wrap(argv, env, self.launch_dir)
+            self.command = argv
+            channel.start(self.launch_id, argv, env, self.launch_dir)
+        except BaseException:
+            self.kill()
+            raise
+        self._start_deadline = time.monotonic() + self.request.start_timeout_s
+
+    def wait_ready(self) -> Ready:
+        """Sleep until every rank has built its engine. Raises UsageError when the plan is refused."""
+        event = self._await(self._start_deadline, "start", self.request.start_timeout_s)
+        if event["event"] == "refused":
+            self.kill()
+            raise UsageError(event["message"])
+        return Ready(
+            ranks=event["ranks"],
+            device=event["device"],
+            pids=tuple(event["pids"]),
+            versions=event["versions"],
+            engine_description=event["engine_description"],
+        )
+
+    def step(self) -> StepReport:
+        """Run one step on all ranks and return its figures."""
+        self.request_step()
+        return self.await_step()
+
+    def request_step(self) -> None:
+        """Let the next step begin and return at once; `await_step` must follow."""
+        self._step_deadline = time.monotonic() + self.request.timeout_s
+        self._send("step")
+
+    def await_step(self) -> StepReport:
+        """Sleep until the step that `request_step` began has ended on all ranks, and return its figures."""
+        event = self._await(self._step_deadline, "step", self.request.timeout_s)
+        return StepReport(
+            index=event["index"],
+            durations_ns=tuple(event["durations_ns"]),
+            loss=event["loss"],
+            tokens=event["tokens"],
+            peak_memory_bytes=event["peak_memory_bytes"],
+            rss_bytes=event["rss_bytes"],
+        )
+
+    def stop(self) -> LaunchOutcome:
+        """Have the ranks finish their traces, and wait until the tree has ended."""
+        self._send("stop")
+        event = self._await(time.monotonic() + self.request.timeout_s, "stop", self.request.timeout_s)
+        assert self._channel is not None
+        status = self._channel.wait_exit(self.request.exit_timeout_s)
+        self.kill()
+        traces = tuple(Path(trace) for trace in event["traces"])
+        return LaunchOutcome(traces=traces, clean_exit=status == 0, exit_status=status)
+
+    def kill(self) -> None:
+        """End every process of the launch at once, by SIGKILL, and remove its socket. Does nothing the second time."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            left = channel.close()
+            if left:
+                raise LaunchFailedError(
+                    f"processes {left} of the launch cannot be killed; they hang in the kernel",
+                    reason="rank_died",
+                    launch_dir=self.launch_dir,
+                )
+
+    def _send(self, command: str) -> None:
+        if self._channel is None:
+            raise UsageError(f"launch {self.launch_dir}: has ended; start a new one")
+        try:
+            self._channel.send(command)
+        except TreeEndedError:
+            raise self._ended() from None
+
+    def _await(self, deadline: float, waited_for: str, timeout_s: float) -> dict[str, Any]:
+        if self._channel is None:
+            raise UsageError(f"launch {self.launch_dir}: has ended; start a new one")
+        try:
+            return self._channel.receive(deadline)
+        except TreeEndedError:
+            raise self._ended() from None
+        except AwaitTimeoutError:
+            raise self._hung(waited_for, timeout_s) from None
+
+    def _ended(self) -> LaunchFailedError:
+        """The failure of a tree that ended by itself. torchrun ends the other ranks and says what it saw."""
+        assert self._channel is not None
+        self._channel.wait_exit(self.request.exit_timeout_s)
+        self.kill()
+        return diagnose(self.launch_dir, self.request.ranks)
+
+    def _hung(self, waited_for: str, timeout_s: float) -> LaunchFailedError:
+        """The failure of a launch that is late. Its ranks write their stacks to their logs before they are killed."""
+        assert self._channel is not None
+        phases = read_phases(self.launch_dir, self.request.ranks)
+        self._signal_ranks([phase.pid for phase in phases], signal.SIGUSR1)
+        time.sleep(_STACK_DUMP_S)
+        failure = timed_out(self.launch_dir, self.request.ranks, waited_for, timeout_s)
+        # A collector around the tree gets the time to write its report, once the ranks are gone.
+        self._signal_ranks([phase.pid for phase in phases], signal.SIGKILL)
+        self._channel.wait_exit(self.request.exit_timeout_s)
+        self.kill()
+        return failure
+
+    @staticmethod
+    def _signal_ranks(pids: list[int], number: signal.Signals) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)

@@ -1,0 +1,32 @@
+"""Entry of every rank: `torchrun … harness/worker/__main__.py PLAN.json`. Run by its path, with the engine's Python.
+
+`harness` is loaded from beside this file, not from `sys.path`: the subject may have a `harness` of its own, an older
+one, and it must stay hidden without anything of ours coming before the engine's modules.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def load_harness() -> None:
+    """Put the `harness` package that this file is in into `sys.modules`; take this file's folder off `sys.path`."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
+    package = here.parent
+    spec = importlib.util.spec_from_file_location(
+        "harness", package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    assert spec is not None  # a file location always gives one
+    assert spec.loader is not None
+    sys.modules["harness"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    load_harness()
+    from harness.worker.rank import main
+
+    main(Path(sys.argv[1]))

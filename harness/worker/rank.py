@@ -1,0 +1,279 @@
+"""The life of one rank: take the plan, load the engine, say ready, step when told, leave a trace and a reason.
+
+Two kinds of end are kept apart. A plan that does not fit the engine (no such factory, unknown key, probe that matches
+nothing) is *refused* before anything is built: rank 0 tells the coordinator, nothing is stored. Whatever is raised
+later is a *failure*: each rank that raises writes `rank{r}.failure.json` and ends with status 1.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import math
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from platform import python_version
+from typing import Any, NoReturn
+
+import nvtx
+import torch
+import torch.distributed as dist
+
+from harness import names
+from harness.collectors.base import RankSide
+from harness.errors import UsageError
+from harness.worker import control
+from harness.worker.control import Coordinator, Followers
+from harness.worker.garbage import AutomaticCollections
+from harness.worker.options import bind_options, load_factory
+from harness.worker.plan import Plan
+from harness.worker.probes import Probes
+from harness.worker.ranges import Ranges
+from harness.worker.step import StepFigures, StepRunner
+
+_COLLECTORS_IN_RANK = ("recorder", "kineto")
+
+
+def main(plan_path: Path) -> NoReturn:
+    """Run this process' rank (torchrun's `RANK`) of the plan, and end the process."""
+    control.die_with_parent()
+    rank = int(os.environ["RANK"])
+    plan = Plan.read(plan_path)
+    _redirect(plan.launch_dir / f"rank{rank}.log")
+    life = _Rank(plan, rank, int(os.environ["WORLD_SIZE"]))
+    status = life.run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if status:
+        # A failed rank must not wait in the finalisers of collectives whose other side is gone.
+        os._exit(status)
+    dist.destroy_process_group()
+    sys.exit(0)
+
+
+def _redirect(log: Path) -> None:
+    """Send stdout and stderr of this process and its children to `log`, and stacks there on SIGUSR1."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+class _Phase:
+    """Says in a small file, as `PID PHASE [STEP]`, what this rank is doing, for whoever finds it hanging or dead."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        self.enter("start")
+
+    def enter(self, name: str, step: int | None = None) -> None:
+        self.name, self.step = name, step
+        text = f"{os.getpid()} {name}" if step is None else f"{os.getpid()} {name} {step}"
+        os.pwrite(self._file, text.ljust(48).encode(), 0)  # one short write in place: cheap, and never half there
+
+
+class _Rank:
+    def __init__(self, plan: Plan, rank: int, ranks: int) -> None:
+        self._plan, self._rank, self._ranks = plan, rank, ranks
+        self._phase = _Phase(plan.launch_dir / f"rank{rank}.phase")
+        self._coordinator = Coordinator(plan.control_socket) if rank == 0 else None
+        self._side: RankSide | None = None
+
+    def run(self) -> int:
+        """Return the exit status: 0, 1 after a failure, 2 when the plan was refused."""
+        try:
+            try:
+                build, ranges = self._prepare()
+            except UsageError as error:
+                self._refuse(str(error))
+                return 2
+            engine, followers = self._build(build)
+            self._serve(engine, followers, ranges)
+        except BaseException as error:  # anything an engine may raise, SystemExit included, ends this launch
+            self._record_failure(error)
+            return 1
+        return 0
+
+    def _prepare(self) -> tuple[Callable[[], Any], Ranges]:
+        """Start recording, import the engine, and check everything that can be refused. Builds nothing."""
+        self._phase.enter("import")
+        plan = self._plan
+        if plan.collector in _COLLECTORS_IN_RANK:
+            module = importlib.import_module(f"harness.collectors.{plan.collector}")
+            self._side = module.start_rank(plan.launch_dir / f"rank{self._rank}.sqlite", self._rank)
+        if plan.engine_root is not None:
+            sys.path.insert(0, str(plan.engine_root))
+        factory = load_factory(plan.factory)
+        build = bind_options(factory, plan.engine)
+        ranges = Ranges()
+        Probes(plan.probes, ranges).install()
+        AutomaticCollections(ranges).install()
+        return build, ranges
+
+    def _build(self, build: Callable[[], Any]) -> tuple[Any, Followers]:
+        self._phase.enter("build")
+        self._cuda = _uses_cuda(self._plan.engine)
+        if self._cuda:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group(backend="cpu:gloo,cuda:nccl" if self._cuda else "gloo")
+        followers = Followers(self._rank, self._ranks)
+        random.seed(self._plan.seed)
+        torch.manual_seed(self._plan.seed)
+        engine = build()
+        pids = followers.gather([os.getpid()])
+        if self._coordinator is not None:
+            self._coordinator.send(self._ready(engine, [int(pid) for (pid,) in pids]))
+        return engine, followers
+
+    def _ready(self, engine: Any, pids: list[int]) -> dict[str, Any]:
+        description = getattr(engine, "description", {})
+        return {
+            "event": "ready",
+            "ranks": self._ranks,
+            "device": "cuda" if self._cuda else "cpu",
+            "pids": pids,
+            "versions": {
+                "python": python_version(),
+                "torch": torch.__version__,
+                "nvtx": _version_of(nvtx),
+                "cuda": torch.version.cuda if self._cuda else None,
+            },
+            "engine_description": dict(description) if isinstance(description, Mapping) else {},
+        }
+
+    def _serve(self, engine: Any, followers: Followers, ranges: Ranges) -> None:
+        """Step as often as rank 0 is told to; then finish the traces."""
+        runner = StepRunner(engine, self._plan.mode, ranges, self._rank, cuda=self._cuda)
+        capture = _Capture(self._plan.capture, ranges, self._side, cuda=self._cuda)
+        index = 0
+        while True:
+            self._phase.enter("wait", index)
+            command = control.STOP
+            if self._coordinator is not None and self._coordinator.receive() == "step":
+                command = control.STEP
+            if followers.share(command) == control.STOP:
+                break
+            self._phase.enter("batch", index)
+            batch = runner.batch(index)
+            followers.align()
+            capture.before(index)
+            self._phase.enter("step", index)
+            figures = runner.run(index, batch)
+            self._phase.enter("gather", index)
+            capture.after(index)
+            if self._side is not None:
+                self._side.flush()
+            everyone = followers.gather(_packed(figures))
+            if self._coordinator is not None:
+                self._coordinator.send({"event": "step", "index": index, **_summary(everyone)})
+            index += 1
+        self._phase.enter("stop")
+        capture.end()
+        self._finish(followers)
+
+    def _finish(self, followers: Followers) -> None:
+        traces = self._side.close() if self._side is not None else []
+        followers.align()  # when `done` is sent, the traces of all ranks are complete
+        if self._coordinator is not None:
+            self._coordinator.finish()
+            own = [path.name for path in traces]
+            everyone = [name.replace("rank0", f"rank{rank}", 1) for rank in range(self._ranks) for name in own]
+            self._coordinator.send(
+                {"event": "done", "traces": [str(self._plan.launch_dir / name) for name in everyone]}
+            )
+
+    def _refuse(self, message: str) -> None:
+        """Every rank refuses the same plan for the same reason; rank 0 says it."""
+        if self._coordinator is not None:
+            self._coordinator.finish()
+            self._coordinator.send({"event": "refused", "message": message})
+
+    def _record_failure(self, error: BaseException) -> None:
+        """Leave the reason and what was recorded so far. Rank 0's end of the connection closes with the process."""
+        traceback.print_exception(error)
+        failure = {
+            "rank": self._rank,
+            "phase": self._phase.name,
+            "step": self._phase.step,
+            "error": f"{type(error).__name__}: {error}",
+            "traceback": "".join(traceback.format_exception(error)),
+            "time_ns": time.monotonic_ns(),
+        }
+        path = self._plan.launch_dir / f"rank{self._rank}.failure.json"
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(failure), encoding="utf-8")
+        partial.rename(path)
+        if self._side is not None:
+            self._side.close()
+
+
+class _Capture:
+    """Opens and closes what an outside tool records: a range in our domain, and the collector's own part."""
+
+    def __init__(self, steps: tuple[int, int] | None, ranges: Ranges, side: RankSide | None, *, cuda: bool) -> None:
+        self._steps, self._ranges, self._side, self._cuda = steps, ranges, side, cuda
+        self._started: Any = None
+
+    def before(self, index: int) -> None:
+        if self._steps is None or index != self._steps[0]:
+            return
+        if self._cuda:
+            # Work launched before the capture would land in the trace without its launches.
+            torch.cuda.synchronize()
+        if self._side is not None:
+            self._side.begin_capture()
+        self._started = self._ranges.start(names.CAPTURE)
+
+    def after(self, index: int) -> None:
+        if self._steps is not None and index == self._steps[1]:
+            self.end()
+
+    def end(self) -> None:
+        if self._started is None:
+            return
+        self._ranges.end(self._started)
+        self._started = None
+        if self._side is not None:
+            self._side.end_capture()
+
+
+def _uses_cuda(engine: Mapping[str, Any]) -> bool:
+    return engine.get("device") != "cpu" and torch.cuda.is_available()
+
+
+def _version_of(module: Any) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(module.__name__)
+    except PackageNotFoundError:
+        return None
+
+
+def _packed(figures: StepFigures) -> list[float]:
+    """One rank's figures as numbers for the gather; NaN stands for None, with a flag beside a loss that is NaN."""
+    loss = math.nan if figures.loss is None else figures.loss
+    tokens = -1 if figures.tokens is None else figures.tokens
+    known = 0.0 if figures.loss is None else 1.0
+    return [figures.duration_ns, loss, known, tokens, figures.peak_memory_bytes, figures.rss_bytes]
+
+
+def _summary(everyone: list[list[float]]) -> dict[str, Any]:
+    """Figures of a step over ranks: the mean of the losses, the sum of the tokens, the largest of the memory."""
+    durations, losses, known, tokens, peaks, resident = zip(*everyone, strict=True)
+    return {
+        "durations_ns": [int(duration) for duration in durations],
+        "loss": math.fsum(losses) / len(losses) if all(known) else None,
+        "tokens": int(sum(tokens)) if min(tokens) >= 0 else None,
+        "peak_memory_bytes": int(max(peaks)),
+        "rss_bytes": int(max(resident)),
+    }

@@ -1,0 +1,127 @@
+"""Runs one step of an engine inside its ranges, and measures it. The step's shape is in docs/architecture.md."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import names
+from harness.worker.ranges import Range, Ranges
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFigures:
+    """What one rank measured of one step. On a CPU `peak_memory_bytes` is the largest resident set so far."""
+
+    duration_ns: int
+    loss: float | None
+    tokens: int | None
+    peak_memory_bytes: int
+    rss_bytes: int
+
+
+class StepRunner:
+    """Steps one engine. `mode` is `train` or `eval`; `cuda` says whether a step ends with a device synchronise."""
+
+    def __init__(self, engine: Any, mode: str, ranges: Ranges, rank: int, *, cuda: bool) -> None:
+        self._engine, self._ranges, self._rank, self._cuda = engine, ranges, rank, cuda
+        self._body: Callable[[Any], Any] = self._train if mode == "train" else self._evaluate
+        self._context: Callable[[], AbstractContextManager[Any]] | None = getattr(engine, f"{mode}_mode", None)
+        self._enter = ranges.range(names.TRAIN_MODE_ENTER if mode == "train" else names.EVAL_MODE_ENTER)
+        self._exit = ranges.range(names.TRAIN_MODE_EXIT if mode == "train" else names.EVAL_MODE_EXIT)
+        self._halves = hasattr(engine, "forward_backward")
+        self._forward_backward = ranges.range(names.FORWARD_BACKWARD)
+        self._optimizer_step = ranges.range(names.OPTIMIZER_STEP)
+        self._train_batch = ranges.range(names.TRAIN_BATCH)
+        self._forward = ranges.range(names.FORWARD)
+
+    def batch(self, index: int) -> Any:
+        """Make this rank's batch of step `index`, and forget the memory peak of the step before."""
+        if self._cuda:
+            torch.cuda.reset_peak_memory_stats()
+        return self._engine.batch(index)
+
+    def run(self, index: int, batch: Any) -> StepFigures:
+        """Run step `index` on `batch`. Whatever the engine raises goes through, its ranges closed."""
+        ranges = self._ranges
+        attributes = ranges.attributes(names.STEP, payload=index)
+        begin_ns = time.perf_counter_ns()
+        ranges.push(attributes)
+        try:
+            ranges.mark(names.RANK_MARK, self._rank)
+            output = self._in_mode(batch)
+            if self._cuda:
+                torch.cuda.synchronize()
+        finally:
+            ranges.pop()
+        duration_ns = time.perf_counter_ns() - begin_ns
+        return self._figures(duration_ns, output, batch)
+
+    def _in_mode(self, batch: Any) -> Any:
+        if self._context is None:
+            return self._body(batch)
+        with self._enter:
+            context = self._context()
+            context.__enter__()
+        try:
+            output = self._body(batch)
+        except BaseException:
+            with self._exit:
+                context.__exit__(*sys.exc_info())
+            raise
+        with self._exit:
+            context.__exit__(None, None, None)
+        return output
+
+    def _train(self, batch: Any) -> Any:
+        if not self._halves:
+            return self._within(self._train_batch, self._engine.train_batch, batch)
+        loss = self._within(self._forward_backward, self._engine.forward_backward, batch)
+        with self._optimizer_step:
+            self._engine.optimizer_step()
+        return loss
+
+    def _evaluate(self, batch: Any) -> Any:
+        return self._within(self._forward, self._engine.infer_batch, batch)
+
+    @staticmethod
+    def _within(span: Range, function: Callable[[Any], Any], batch: Any) -> Any:
+        with span:
+            return function(batch)
+
+    def _figures(self, duration_ns: int, output: Any, batch: Any) -> StepFigures:
+        count = getattr(self._engine, "num_tokens", None)
+        rss_bytes, peak_rss_bytes = resident_bytes()
+        return StepFigures(
+            duration_ns=duration_ns,
+            loss=loss_of(output),
+            tokens=None if count is None else int(count(batch)),
+            peak_memory_bytes=int(torch.cuda.max_memory_allocated()) if self._cuda else peak_rss_bytes,
+            rss_bytes=rss_bytes,
+        )
+
+
+def loss_of(output: Any) -> float | None:
+    """Return the one figure that tells two steps' results apart: the loss, or the mean of an output that is none."""
+    if isinstance(output, torch.Tensor):
+        return float(output.detach().double().mean().item())
+    if isinstance(output, dict):
+        return loss_of(output.get("loss"))
+    return float(output) if isinstance(output, int | float) else None
+
+
+def resident_bytes() -> tuple[int, int]:
+    """Return this process' resident set and its largest so far. Not `getrusage`: that counts the launcher's, too."""
+    found = {"VmRSS": 0, "VmHWM": 0}
+    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+        key, _, value = line.partition(":")
+        if key in found:
+            found[key] = int(value.split()[0]) * 1024
+    return found["VmRSS"], found["VmHWM"]
