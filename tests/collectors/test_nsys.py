@@ -48,7 +48,7 @@ def install(tmp_path: Path) -> Install:
 def launch_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "launch 100%"  # a space, and a character that nsys expands in --output
     folder.mkdir()
-    (folder / "plan.json").write_text(json.dumps({"steps": STEPS, "warmup_steps": WARMUP}))
+    (folder / "plan.json").write_text(json.dumps({"capture": [WARMUP, WARMUP + STEPS - 1]}))
     return folder
 
 
@@ -108,7 +108,7 @@ def assert_exact_commands(launch_dir: Path, nsys: Path) -> None:
         ("crash_at_start", "nsys left no report:.*RuntimeException"),
         ("export_fails", r"nsys export failed with exit code 1; the report is kept at .*nsys\.nsys-rep:.*not a valid"),
         ("export_hangs", r"nsys export did not end within 1 s; the report is kept at"),
-        ("empty_export", "holds no whole 'step' ranges, expected 3 from each of 1 ranks"),
+        ("empty_export", "holds no whole 'step' ranges, expected 3 from each rank \\(1\\)"),
     ],
 )
 def test_every_failure_of_nsys_fails_the_launch(
@@ -129,7 +129,7 @@ def test_every_failure_of_nsys_fails_the_launch(
 def test_steps_that_one_rank_lacks_fail_the_launch(install: Install, launch_dir: Path, tmp_path: Path) -> None:
     env = install()
     assert run_launch(env, launch_dir, ranks=1) == 0
-    with pytest.raises(LaunchError, match=r"holds 3 whole 'step' ranges, expected 3 from each of 2 ranks"):
+    with pytest.raises(LaunchError, match=r"holds 3 whole 'step' ranges, expected 3 from each rank \(2\)"):
         Nsys(env=env).collect(launch_dir, RANKS, tmp_path / "run.sqlite")
     assert (tmp_path / "run.sqlite").exists(), "what there is stays for a look"
 
