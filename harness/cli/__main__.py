@@ -25,6 +25,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     # command: (module below harness.cli, its one line in --help)
     "bench": ("bench", "Run a scenario, trace its ranges, and say where the step goes."),
     "scenarios": ("scenarios", "List the scenarios, or show one resolved."),
+    "export": ("export", "Write a trace for Perfetto, as CSV or as Parquet."),
+    "scrub": ("scrub", "Copy a trace without what identifies people and machines."),
 }
 
 EXIT_INTERRUPTED: Final = 130

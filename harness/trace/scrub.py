@@ -12,67 +12,31 @@ The copy is rebuilt with VACUUM, so that no removed text stays in the file's fre
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from harness.errors import TraceError, UsageError
-
-SCRUBBED: Final = "scrubbed"
-
-# Columns that hold a StringIds id whose text is a performance name, in whichever table they appear.
-_NAME_ID_COLUMNS: Final = {
-    "nameId", "textId", "jsonTextId", "demangledName", "shortName", "mangledName", "symbol", "endNameId", "name",
-}  # fmt: skip
-# Columns that hold an id of a path of which the last part says enough (libtorch_cuda.so).
-_MODULE_ID_COLUMNS: Final = {"module"}
-# Tables whose name columns speak of the machine rather than of the program's performance.
-_FOREIGN_TABLES: Final = ("ProcessStreams", "ANALYSIS_FILE", "OSRT_FILE_ACCESS", "TARGET_INFO_SYSTEM_ENV")
-
-# Text columns that are kept: a pattern over TABLE.column.
-_KEPT_TEXT: Final = re.compile(
-    r"StringIds\.value"
-    r"|NVTX_EVENTS\.(text|jsonText|binaryData)"
-    r"|NVTX_PAYLOAD_\w+\.(name|description)"
-    r"|(CUPTI|CUDA|OSRT|MPI|CUBLAS|CUDNN|NCCL)_\w+\.(name|tensorSizeMinusOneElements)"
-    r"|TARGET_INFO_GPU\.(name|chipName|busLocation)"
-    r"|TARGET_INFO_SYSTEM_ENV\.name|(META_DATA_CAPTURE|META_DATA_EXPORT|EXPORT_META_DATA)\.name"
-    r"|TARGET_INFO_SESSION_START_TIME\.utcTime"
-    r"|(ENUM_\w+|UnwindMethodType)\.\w+"
+from harness.trace.files import readable_database
+from harness.trace.scrub_rules import (
+    FOREIGN_TABLES,
+    IDENTITY_NAMES,
+    IDENTITY_VARIABLES,
+    INTERPRETER,
+    KEPT_TEXT,
+    KEPT_VALUES,
+    META_TABLES,
+    MODULE_ID_COLUMNS,
+    NAME_ID_COLUMNS,
+    NOBODY,
+    PATH,
+    SCRUBBED,
+    WATCHED_THREADS,
 )
-# Settings and system facts whose value says nothing about a person or a place.
-_KEPT_VALUES: Final = re.compile(
-    r"STEPDUEL_(COLLECTOR|RANK)|EXPORT_(PRODUCT_\w+|SCHEMA_\w+|PLATFORM|ARCH|TIME_UTC|LAZY|PARAM_(LAZY|APPEND|OVERWRITE|TIME_\w+))"
-    r"|CAPTURE_EVENT_TYPE|(START|STOP)_TRIGGER|RATE_HZ|RUN_DURATION_\w+"
-    r"|(PROCESS_\d+:)?(COLLECT_\w+|CUDA_\w+(:\w+)?)"
-    r"|LINUX_PERF_OPTIONS:\w+|OS_RUNTIME_OPTIONS:\w+"
-    r"|Cpu(Cores|SpeedMhz|Architecture|Description)|NvDriverVersion|CudaDriverVersion|OsDescription|Has\w+|Supports\w+"
-)
-_META_TABLES: Final = ("META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_SYSTEM_ENV")
-# Settings whose value is an identity to look for in the names that are kept.
-_IDENTITY_NAMES: Final = re.compile(
-    r"EXPORT_(HOST|USER)|DEVICE_DISPLAY_NAME|Hostname|(PROCESS_\d+:)?(USER_NAME|WORKING_DIR)", re.IGNORECASE
-)
-_IDENTITY_VARIABLES: Final = re.compile(r'(?:HOME|USER|LOGNAME|HOSTNAME|PWD|SUDO_USER|NAME)="?([^"]+)"?')
-# Names too common to be anybody's, which would only damage range names.
-_NOBODY: Final = {"", "root", "user", "users", "home", "localhost", "local", "none", "true", "false", "cuda", SCRUBBED}
-# A file path inside a name. Layers of a model are named like paths too (`/blocks.2/conv1/Conv`), and are kept: a path
-# is one that starts at a folder found at the root of file systems, or ends as a source, library or data file does.
-_ROOTS: Final = (
-    rb"app|apps|content|data|datasets|dev|etc|export|fsx|global|gpfs|home|kaggle|lib|lustre|media|mnt|nfs|opt|private|proc"
-    rb"|projects?|root|run|scratch|shared|srv|storage|sys|tmp|Users|usr|var|vol|work|workspace"
-)
-_PATH: Final = (
-    rb"\w+://[^\s\"'<>]+"  # a web address
-    rb"|(?<![\w/.])(?:~|[A-Za-z]:)[/\\][\w.@+~/\\-]*"
-    rb"|(?<![\w/.:>])/(?:" + _ROOTS + rb")/[\w.@+~/-]+"
-    rb"|(?<![\w/.:>])/(?:[\w.@+~-]+/)+[\w.@+~-]+\.(?:py|so|cu|cuh|c|cc|cpp|h|hpp|json|ya?ml|toml|pt|pth|bin|safetensors|txt|log|sh)\b"
-)
-_INTERPRETER: Final = re.compile(r"(?:.*/)?(python[\d.]*|pt_main_thread|torchrun|nsys)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +77,17 @@ def scrub(source: Path, target: Path, *, force: bool = False) -> ScrubSummary:
 
 
 def _copy(source: Path, work: Path) -> None:
-    if not source.is_file():
-        raise TraceError(f"{source} is not a file: expected a SQLite export (nsys export --type sqlite)")
-    uri = f"{source.absolute().as_uri()}?mode=ro"
-    try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if "StringIds" not in tables:
-                raise TraceError(f"{source} is a SQLite file but no Nsight Systems export: it has no StringIds table")
-            connection.execute("VACUUM INTO ?", (str(work),))
-    except sqlite3.DatabaseError as error:
-        raise TraceError(f"{source} cannot be read as a SQLite export: {error}") from error
+    with readable_database(source) as uri:
+        try:
+            with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+                tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                if "StringIds" not in tables:
+                    raise TraceError(
+                        f"{source} is a SQLite file but no Nsight Systems export: it has no StringIds table"
+                    )
+                connection.execute("VACUUM INTO ?", (str(work),))
+        except sqlite3.DatabaseError as error:
+            raise TraceError(f"{source} cannot be read as a SQLite export: {error}") from error
 
 
 def _scrub_connection(connection: sqlite3.Connection) -> ScrubSummary:
@@ -135,11 +99,11 @@ def _scrub_connection(connection: sqlite3.Connection) -> ScrubSummary:
     redacted = 0
     for table, columns in _text_columns(connection):
         for column in columns:
-            if table in _META_TABLES and column == "value":
+            if table in META_TABLES and column == "value":
                 removed += _scrub_values(connection, table)
             elif table == "PROCESSES" and column == "name":
                 removed += _scrub_process_names(connection)
-            elif _KEPT_TEXT.fullmatch(f"{table}.{column}"):
+            elif KEPT_TEXT.fullmatch(f"{table}.{column}"):
                 redacted += _redact(connection, table, column)
             else:
                 removed += _blank(connection, table, column)
@@ -158,7 +122,7 @@ class _Redactor:
         self._identity = (
             re.compile(rb"(?<![A-Za-z0-9_])(?:" + b"|".join(words) + rb")(?![A-Za-z0-9_])") if words else None
         )
-        self._path = re.compile(_PATH)
+        self._path = re.compile(PATH)
         self._aliases: dict[bytes, bytes] = {}
 
     def __call__(self, raw: object) -> bytes | None:
@@ -210,11 +174,11 @@ def _text_columns(connection: sqlite3.Connection) -> Iterator[tuple[str, list[st
 def _identities(connection: sqlite3.Connection) -> set[str]:
     """Collect the host, user and folder names that the export's own metadata tells."""
     found: set[str] = set()
-    for table in set(_META_TABLES) & set(_tables(connection)):
+    for table in set(META_TABLES) & set(_tables(connection)):
         for name, value in connection.execute(f'SELECT name, value FROM "{table}" WHERE value IS NOT NULL'):
-            if _IDENTITY_NAMES.fullmatch(str(name)):
+            if IDENTITY_NAMES.fullmatch(str(name)):
                 found.add(str(value).strip())
-            elif match := _IDENTITY_VARIABLES.fullmatch(str(value)):
+            elif match := IDENTITY_VARIABLES.fullmatch(str(value)):
                 found.add(match.group(1).strip())
     # A home folder tells the user, a full host name its first label.
     for value in list(found):
@@ -222,7 +186,7 @@ def _identities(connection: sqlite3.Connection) -> set[str]:
             found.add(match.group(1))
         if re.fullmatch(r"[A-Za-z][\w-]*(\.[\w-]+)+", value):
             found.add(value.split(".")[0])
-    return {value for value in found if len(value) > 2 and value.lower() not in _NOBODY and not value.isdigit()}
+    return {value for value in found if len(value) > 2 and value.lower() not in NOBODY and not value.isdigit()}
 
 
 def _scrub_strings(connection: sqlite3.Connection) -> int:
@@ -230,14 +194,14 @@ def _scrub_strings(connection: sqlite3.Connection) -> int:
     connection.execute("CREATE TEMP TABLE kept (id INTEGER PRIMARY KEY)")
     connection.execute("CREATE TEMP TABLE modules (id INTEGER PRIMARY KEY)")
     for table in _tables(connection):
-        if table.startswith(_FOREIGN_TABLES) or table in ("StringIds", "PROCESSES"):
+        if table.startswith(FOREIGN_TABLES) or table in ("StringIds", "PROCESSES"):
             continue
-        only = _WATCHED_THREADS.get(table, "")
+        only = WATCHED_THREADS.get(table, "")
         watched = _watched_processes(connection) if only else ""
         for column, kind in _columns(connection, table):
             if not kind.startswith("INT"):
                 continue
-            into = "kept" if column in _NAME_ID_COLUMNS else "modules" if column in _MODULE_ID_COLUMNS else None
+            into = "kept" if column in NAME_ID_COLUMNS else "modules" if column in MODULE_ID_COLUMNS else None
             if into:
                 where = only.format(watched=watched)
                 connection.execute(
@@ -252,10 +216,6 @@ def _scrub_strings(connection: sqlite3.Connection) -> int:
     return connection.execute(
         "UPDATE StringIds SET value = ? WHERE id NOT IN kept AND id NOT IN modules AND value <> ''", (SCRUBBED,)
     ).rowcount
-
-
-# nsys lists the threads of every process on the machine; only those that were measured are anybody's business.
-_WATCHED_THREADS: Final = {"ThreadNames": "AND (globalTid & -16777216) IN ({watched})"}
 
 
 def _watched_processes(connection: sqlite3.Connection) -> str:
@@ -275,16 +235,29 @@ def _scrub_values(connection: sqlite3.Connection, table: str) -> int:
     removed = 0
     names = [row[0] for row in connection.execute(f'SELECT DISTINCT name FROM "{table}" WHERE name IS NOT NULL')]
     for name in names:
-        if not _KEPT_VALUES.fullmatch(name):
+        if name == "Hostname":
+            removed += _scrub_host(connection, table)
+        elif not KEPT_VALUES.fullmatch(name):
             query = f"UPDATE \"{table}\" SET value = ? WHERE name = ? AND value <> ''"
             removed += connection.execute(query, (SCRUBBED, name)).rowcount
+    return removed
+
+
+def _scrub_host(connection: sqlite3.Connection, table: str) -> int:
+    """Replace the host by a stand-in of 16 bits: enough to tell the machines of one job apart, too few to name one."""
+    removed = 0
+    query = f"SELECT DISTINCT value FROM \"{table}\" WHERE name = 'Hostname' AND value <> ''"
+    for (host,) in connection.execute(query).fetchall():
+        alias = host if host.startswith(SCRUBBED) else f"{SCRUBBED}-{hashlib.sha256(host.encode()).hexdigest()[:4]}"
+        update = f"UPDATE \"{table}\" SET value = ? WHERE name = 'Hostname' AND value = ?"
+        removed += connection.execute(update, (alias, host)).rowcount
     return removed
 
 
 def _scrub_process_names(connection: sqlite3.Connection) -> int:
     removed = 0
     for (name,) in connection.execute("SELECT DISTINCT name FROM PROCESSES WHERE name <> ''").fetchall():
-        match = _INTERPRETER.fullmatch(name)
+        match = INTERPRETER.fullmatch(name)
         kept = match.group(1) if match else SCRUBBED
         if kept != name:
             removed += connection.execute("UPDATE PROCESSES SET name = ? WHERE name = ?", (kept, name)).rowcount

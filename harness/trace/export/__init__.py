@@ -15,6 +15,8 @@ from harness.trace.export.tables import TABLES, write_table
 from harness.trace.model import Trace
 from harness.trace.nesting import range_tree
 
+__all__ = ["FORMATS", "TABLES", "Format", "export_trace"]
+
 Format = Literal["perfetto", "csv", "parquet"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 

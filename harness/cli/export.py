@@ -1,0 +1,39 @@
+"""`stepduel export`: a trace for the Perfetto UI, a notebook or a spreadsheet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import click
+from rich.text import Text
+
+from harness.cli.output import clean, print_json, stdout_console
+from harness.trace.export import FORMATS, TABLES, Format, export_trace
+from harness.trace.reader import read_trace
+
+
+@click.command()
+@click.argument("traces", metavar="TRACE…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--to", "to", required=True, type=click.Choice(FORMATS), help="What to write.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="File or folder to write.")
+@click.option("--table", metavar="NAME", help=f"Only this table (csv, parquet): {', '.join(TABLES)}.")
+@click.option("--force", is_flag=True, help="Replace what is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def export(traces: tuple[Path, ...], to: str, output: Path, table: str | None, force: bool, as_json: bool) -> None:
+    """Write one or several traces (one a rank or node) in another tool's format.
+
+    `perfetto` writes Chrome JSON for https://ui.perfetto.dev, compressed when the name ends in .gz. `csv` and `parquet`
+    write one table when the name ends in .csv or .parquet (ranges, or --table), and a folder with all tables otherwise.
+    """
+    trace = read_trace(*traces)
+    written = export_trace(trace, output, cast(Format, to), table=table, force=force)
+    size = sum(path.stat().st_size for path in (written.rglob("*") if written.is_dir() else [written]))
+    if as_json:
+        document = {"schema": "stepduel/export/1", "output": str(written), "format": to, "bytes": size}
+        print_json({**document, "warnings": list(trace.warnings)})
+        return
+    for warning in trace.warnings:
+        click.echo(f"stepduel: warning: {clean(warning)}", err=True)
+    hint = "; open it at https://ui.perfetto.dev" if to == "perfetto" else ""
+    stdout_console().print(Text(f"{clean(str(written))}: {size:,} bytes{hint}"), soft_wrap=True)
