@@ -14,35 +14,12 @@ from typing import Final
 import numpy as np
 
 from harness.analysis.intervals import Intervals, complement, subtraction, union
+from harness.analysis.step_finder import TRUNCATED, Steps
 from harness.trace import schema
-from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace
-from harness.trace.nesting import ROOT, RangeTree
+from harness.trace.model import KERNEL, BoolArray, Int64Array, Trace
+from harness.trace.nesting import ROOT, RangeTree, innermost
 
 NONE: Final = ROOT
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StepRows:
-    """One element a rank and step, ordered by rank and time."""
-
-    rank: Int32Array
-    index: Int64Array
-    """Position among the steps of its rank, in time, dropped ones counted."""
-    start_ns: Int64Array
-    end_ns: Int64Array
-    global_tid: Int64Array
-    """The thread that ran the step."""
-    kept: BoolArray
-    """False for a step that is left out of the figures: truncated, or an outlying first one."""
-    complete: BoolArray
-    """False for a step that the capture cut."""
-
-    def __len__(self) -> int:
-        return len(self.rank)
-
-    @property
-    def duration_ns(self) -> Int64Array:
-        return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,9 +27,9 @@ class Capture:
     """A trace with everything that was found out about it. Indexes are into the trace's arrays; -1 means none."""
 
     trace: Trace
-    rows: StepRows
-    has_steps: bool
     tree: RangeTree
+    steps: Steps
+    """Its elements are the rows."""
     op_call: Int64Array
     """Per GPU operation: the API call that launched it."""
 
@@ -66,38 +43,52 @@ class Capture:
         """Per range: its time that no child covers."""
         return self.tree.nesting.self_ns
 
+    @property
+    def has_steps(self) -> bool:
+        return self.steps.name is not None
+
     # ---- steps -----------------------------------------------------------------------------------------------------
 
     def row_of(self, times_ns: Int64Array, global_ids: Int64Array) -> Int64Array:
         """The row in which each time falls, by process; -1 where it falls in none."""
         found = np.full(len(times_ns), NONE, dtype=np.int64)
         pids = global_ids & schema.GLOBAL_PID_MASK
-        row_pids = self.rows.global_tid & schema.GLOBAL_PID_MASK
+        row_pids = self.steps.global_tid & schema.GLOBAL_PID_MASK
         for pid in np.unique(row_pids).tolist():
             own = np.flatnonzero(row_pids == pid)
-            own = own[np.argsort(self.rows.start_ns[own], kind="stable")]
+            own = own[np.argsort(self.steps.start_ns[own], kind="stable")]
             events = np.flatnonzero(pids == pid)
-            at = np.searchsorted(self.rows.start_ns[own], times_ns[events], side="right") - 1
+            at = np.searchsorted(self.steps.start_ns[own], times_ns[events], side="right") - 1
             row = own[np.maximum(at, 0)]
-            inside = (at >= 0) & (times_ns[events] < self.rows.end_ns[row])
+            inside = (at >= 0) & (times_ns[events] < self.steps.end_ns[row])
             found[events[inside]] = row[inside]
         return found
 
     def kept_row(self, rows: Int64Array) -> BoolArray:
         """True where a row is one that the figures are taken over."""
-        if not len(self.rows):
+        if not len(self.steps):
             return np.zeros(len(rows), dtype=np.bool_)
-        kept: BoolArray = (rows != NONE) & self.rows.kept[rows]
+        kept: BoolArray = (rows != NONE) & self.kept[rows]
         return kept
 
     @cached_property
+    def kept(self) -> BoolArray:
+        """Per row: whether the figures are taken over it; others are truncated, warm-up or outlying first steps."""
+        return self.steps.kept
+
+    @cached_property
+    def complete(self) -> BoolArray:
+        """Per row: whether the trace holds its end."""
+        return np.array([reason != TRUNCATED for reason in self.steps.dropped], dtype=np.bool_)
+
+    @cached_property
     def kept_count(self) -> int:
-        return int(self.rows.kept.sum())
+        return int(self.kept.sum())
 
     @cached_property
     def mean_step_ns(self) -> float:
         """Mean duration of the kept rows; 0 where there is none."""
-        return float(self.rows.duration_ns[self.rows.kept].mean()) if self.kept_count else 0.0
+        return float(self.steps.duration_ns[self.kept].mean()) if self.kept_count else 0.0
 
     def per_step(self, total_ns: float) -> float:
         """A total over the kept rows as ns per step and rank."""
@@ -126,28 +117,11 @@ class Capture:
         wanted = np.array([index for index, text in enumerate(self.trace.strings) if text == name], dtype=np.int64)
         return np.isin(self.trace.ranges.name_id, wanted)
 
-    def innermost(self, times_ns: Int64Array, global_tids: Int64Array) -> Int64Array:
-        """The tightest range on the same thread around each time; -1 where there is none. Detached ranges are none."""
-        ranges, laminar = self.trace.ranges, ~self.tree.nesting.detached
-        found = np.full(len(times_ns), NONE, dtype=np.int64)
-        for tid in np.intersect1d(global_tids, ranges.global_tid).tolist():
-            own = np.flatnonzero(laminar & (ranges.global_tid == tid))  # ordered by start, as all ranges are
-            if not len(own):
-                continue
-            events = np.flatnonzero(global_tids == tid)
-            at = np.searchsorted(ranges.start_ns[own], times_ns[events], side="right") - 1
-            found[events] = np.where(at >= 0, own[np.maximum(at, 0)], NONE)
-        # The last range to start may have ended: then it is an ancestor of that one, or none.
-        while True:
-            over = found != NONE
-            over[over] = ranges.end_ns[found[over]] < times_ns[over]
-            if not over.any():
-                return found
-            found[over] = self.parent[found[over]]
-
     @cached_property
     def api_range(self) -> Int64Array:
-        return self.innermost(self.trace.api.start_ns, self.trace.api.global_tid)
+        """The tightest range around each API call."""
+        api = self.trace.api
+        return innermost(self.trace.ranges, self.tree.nesting, api.global_tid, api.start_ns)
 
     @cached_property
     def op_range(self) -> Int64Array:
@@ -163,7 +137,7 @@ class Capture:
         marks = self.trace.marks
         wanted = [index for index, text in enumerate(self.trace.strings) if text == name]
         chosen = np.isin(marks.name_id, np.array(wanted, dtype=np.int64)) & np.isfinite(marks.payload)
-        holder = self.innermost(marks.time_ns[chosen], marks.global_tid[chosen])
+        holder = innermost(self.trace.ranges, self.tree.nesting, marks.global_tid[chosen], marks.time_ns[chosen])
         payload = marks.payload[chosen][holder != NONE]
         holder = holder[holder != NONE]
         count = len(self.trace.ranges)
@@ -200,9 +174,9 @@ class Capture:
 
     def gpu_idle_in_rows(self, global_pid: int) -> Intervals:
         """When nothing of a process ran inside its kept rows. Rows without any GPU work count as nothing."""
-        rows = self.rows
+        rows = self.steps
         busy = self.gpu_busy(global_pid)
-        own = rows.kept & (rows.global_tid & schema.GLOBAL_PID_MASK == global_pid)
+        own = self.kept & (rows.global_tid & schema.GLOBAL_PID_MASK == global_pid)
         own &= busy.covered_in(rows.start_ns, rows.end_ns) > 0
         if not own.any():
             return union(rows.start_ns[own], rows.end_ns[own])

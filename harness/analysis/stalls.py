@@ -49,7 +49,7 @@ def ends_its_step(capture: Capture) -> BoolArray:
     launched = capture.op_call != NONE
     calls = np.unique(capture.op_call[launched])
     rows = capture.api_row
-    last_launch = np.full(len(capture.rows), np.iinfo(np.int64).min)
+    last_launch = np.full(len(capture.steps), np.iinfo(np.int64).min)
     inside = calls[rows[calls] != NONE] if len(calls) else calls
     np.maximum.at(last_launch, rows[inside], capture.trace.api.start_ns[inside])
     found = np.zeros(len(rows), dtype=np.bool_)
@@ -87,7 +87,7 @@ def _stall_end(capture: Capture, idle: Intervals, calls: Int64Array) -> Int64Arr
         return end
     gap = np.searchsorted(idle.start_ns, end, side="right") - 1
     idle_at_end = (gap >= 0) & (idle.end_ns[np.maximum(gap, 0)] > end)
-    limit = capture.rows.end_ns[capture.api_row[calls]].copy()
+    limit = capture.steps.end_ns[capture.api_row[calls]].copy()
     around = capture.api_range[calls]
     known = around != NONE
     limit[known] = np.minimum(limit[known], ranges.end_ns[around[known]])

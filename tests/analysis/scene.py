@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.analysis.capture import Capture, StepRows
+from harness.analysis.capture import Capture
+from harness.analysis.step_finder import Steps, whole_capture
 from harness.trace import model, schema
 from harness.trace.model import Trace
 from harness.trace.nesting import Nesting, PathTable, RangeTree
@@ -167,28 +168,28 @@ class Scene:
         tree = self._tree()
         calls = {(c[3] & schema.GLOBAL_PID_MASK, c[4]): at for at, c in enumerate(self.calls)}
         op_call = [calls.get((schema.global_pid(100 + o[4]), o[5]), -1) for o in self.operations]
-        if step is None:
-            chosen = [(trace.first_ns, trace.last_ns + 1, "", self.tid(0))]
-        else:
-            chosen = sorted((r for r in self.ranges if r[2] == step), key=lambda r: (r[3], r[0]))
+        chosen = sorted((r for r in self.ranges if r[2] == step), key=lambda r: (r[3], r[0]))
         index_of: dict[int, int] = {}
         indexes = []
         for _, _, _, tid in chosen:
             indexes.append(index_of.get(tid, 0))
             index_of[tid] = indexes[-1] + 1
-        rows = StepRows(
-            rank=np.array([(tid >> 24 & 0xFFFFFF) - 100 for *_, tid in chosen], dtype=np.int32),
-            index=np.array(indexes, dtype=np.int64),
-            start_ns=np.array([r[0] for r in chosen], dtype=np.int64),
-            end_ns=np.array([r[1] for r in chosen], dtype=np.int64),
-            global_tid=np.array([r[3] for r in chosen], dtype=np.int64),
-            kept=np.array([index not in dropped for index in indexes], dtype=np.bool_),
-            complete=np.ones(len(chosen), dtype=np.bool_),
-        )
+        if step is None:
+            steps = whole_capture(trace)
+        else:
+            steps = Steps(
+                name=step,
+                rank=np.array([(tid >> 24 & 0xFFFFFF) - 100 for *_, tid in chosen], dtype=np.int32),
+                index=np.array(indexes, dtype=np.int64),
+                start_ns=np.array([r[0] for r in chosen], dtype=np.int64),
+                end_ns=np.array([r[1] for r in chosen], dtype=np.int64),
+                global_tid=np.array([r[3] for r in chosen], dtype=np.int64),
+                range_row=np.array([self.ranges.index(r) for r in chosen], dtype=np.int64),
+                dropped=tuple("warm-up" if index in dropped else None for index in indexes),
+            )
         return Capture(
             trace=trace,
-            rows=rows,
-            has_steps=step is not None,
+            steps=steps,
             tree=tree,
             op_call=np.array(op_call, dtype=np.int64),
         )

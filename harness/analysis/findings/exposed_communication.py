@@ -16,7 +16,7 @@ from harness.trace.model import Int64Array
 def check(capture: Capture) -> list[Finding]:
     """Find exposed communication in kept steps (in the whole capture where there are none)."""
     exposed = exposed_by_row(capture)
-    total = int(exposed[capture.rows.kept].sum())
+    total = int(exposed[capture.kept].sum())
     if not total:
         return []
     operations = capture.trace.operations
@@ -44,7 +44,7 @@ def check(capture: Capture) -> list[Finding]:
 
 def exposed_by_row(capture: Capture) -> Int64Array:
     """Per row: ns in which only collectives ran."""
-    rows = capture.rows
+    rows = capture.steps
     exposed = np.zeros(len(rows), dtype=np.int64)
     if not capture.communication.any():
         return exposed

@@ -43,7 +43,7 @@ def check(capture: Capture) -> list[Finding]:
 
 def idle_by_range(capture: Capture) -> Int64Array:
     """Per range: GPU idle ns while it was the tightest range of its step's thread. Other threads' ranges have 0."""
-    ranges, rows = capture.trace.ranges, capture.rows
+    ranges, rows = capture.trace.ranges, capture.steps
     idle = np.zeros(len(ranges), dtype=np.int64)
     own = capture.kept_row(capture.range_row)
     own[own] = ranges.global_tid[own] == rows.global_tid[capture.range_row[own]]

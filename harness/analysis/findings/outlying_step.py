@@ -21,7 +21,7 @@ def check(capture: Capture) -> list[Finding]:
     """Find steps that took `FACTOR` times their rank's median."""
     if not capture.has_steps:
         return []
-    rows = capture.rows
+    rows = capture.steps
     excess = excess_ns(capture)
     outlying = excess > (FACTOR - 1) * (rows.duration_ns - excess)
     if not outlying.any():
@@ -45,27 +45,27 @@ def check(capture: Capture) -> list[Finding]:
 
 def excess_ns(capture: Capture) -> FloatArray:
     """Per row: ns above the median of its rank's kept steps; 0 for truncated steps and ranks with too few."""
-    rows = capture.rows
+    rows = capture.steps
     excess = np.zeros(len(rows))
     for rank in np.unique(rows.rank):
-        usual = rows.duration_ns[rows.kept & (rows.rank == rank)]
+        usual = rows.duration_ns[capture.kept & (rows.rank == rank)]
         if len(usual) >= MIN_STEPS:
-            own = (rows.rank == rank) & rows.complete
+            own = (rows.rank == rank) & capture.complete
             excess[own] = rows.duration_ns[own] - np.median(usual)
     return excess
 
 
 def _first_of_rank(capture: Capture) -> BoolArray:
-    first: BoolArray = capture.rows.index == 0
+    first: BoolArray = capture.steps.index == 0
     return first
 
 
 def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str, advice: str) -> Finding:
-    rows = capture.rows
+    rows = capture.steps
     total = int(excess[chosen].sum())
     worst = int(chosen[np.argmax(excess[chosen])])
     usual = rows.duration_ns[worst] - excess[worst]
-    per_step = total / max(int(rows.complete.sum()), 1)
+    per_step = total / max(int(capture.complete.sum()), 1)
     return Finding(
         rule="outlying_step",
         summary=f"{what} took up to {rows.duration_ns[worst] / usual:.1f} times as long as the others "
@@ -74,7 +74,7 @@ def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str
         ns_per_step=per_step,
         evidence=Evidence(
             ns=total,
-            steps=int(rows.complete.sum()),
+            steps=int(capture.complete.sum()),
             ranges=_grown_ranges(capture, worst),
             calls=tuple(
                 EvidenceRow(

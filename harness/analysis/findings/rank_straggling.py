@@ -57,12 +57,12 @@ def check(capture: Capture) -> list[Finding]:
 
 def own_time(capture: Capture) -> tuple[Int64Array, FloatArray]:
     """Ranks, and their own ns (ranks × steps) in the steps that all of them kept."""
-    rows = capture.rows
+    rows = capture.steps
     own = (rows.duration_ns - exposed_by_row(capture)).astype(np.float64)
-    ranks = np.unique(rows.rank[rows.kept]).astype(np.int64)
+    ranks = np.unique(rows.rank[capture.kept]).astype(np.int64)
     if not len(ranks):
         return ranks, np.empty((0, 0))
-    chosen = [rows.kept & (rows.rank == rank) for rank in ranks]
+    chosen = [capture.kept & (rows.rank == rank) for rank in ranks]
     common = rows.index[chosen[0]]
     for of_rank in chosen[1:]:
         common = np.intersect1d(common, rows.index[of_rank])
