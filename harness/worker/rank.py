@@ -39,6 +39,8 @@ from harness.worker.ranges import Ranges
 from harness.worker.step import StepFigures, StepRunner
 
 _COLLECTORS_IN_RANK = ("recorder", "kineto")
+_NSYS_SETTLES_S = 0.5
+"""Until the other processes have heard that nsys collects; what they do before may be missing from the trace."""
 
 
 def main(plan_path: Path) -> NoReturn:
@@ -153,7 +155,7 @@ class _Rank:
     def _serve(self, engine: Any, followers: Followers, ranges: Ranges) -> None:
         """Step as often as rank 0 is told to; then finish the traces."""
         runner = StepRunner(engine, self._plan.mode, ranges, self._rank, cuda=self._cuda)
-        capture = _Capture(self._plan.capture, ranges, self._side, cuda=self._cuda)
+        capture = _Capture(self._plan, ranges if self._rank == 0 else None, self._side, cuda=self._cuda)
         index = 0
         while True:
             self._phase.enter("wait", index)
@@ -164,15 +166,15 @@ class _Rank:
                 break
             self._phase.enter("batch", index)
             batch = runner.batch(index)
-            followers.align()
             capture.before(index)
+            followers.align()
             self._phase.enter("step", index)
             figures = runner.run(index, batch)
             self._phase.enter("gather", index)
-            capture.after(index)
             if self._side is not None:
                 self._side.flush()
             everyone = followers.gather(_packed(figures))
+            capture.after(index)
             if self._coordinator is not None:
                 self._coordinator.send({"event": "step", "index": index, **_summary(everyone)})
             index += 1
@@ -217,31 +219,42 @@ class _Rank:
 
 
 class _Capture:
-    """Opens and closes what an outside tool records: a range in our domain, and the collector's own part."""
+    """Opens and closes what an outside tool records: a range in our domain, and the collector's own part.
 
-    def __init__(self, steps: tuple[int, int] | None, ranges: Ranges, side: RankSide | None, *, cuda: bool) -> None:
-        self._steps, self._ranges, self._side, self._cuda = steps, ranges, side, cuda
+    The range is rank 0's alone (`ranges` is None on the others). nsys starts collecting in all processes when one opens
+    it, and stops in all when it ends: so it opens before the barrier in front of the first measured step, and ends
+    after the gather behind the last.
+    """
+
+    def __init__(self, plan: Plan, ranges: Ranges | None, side: RankSide | None, *, cuda: bool) -> None:
+        self._steps, self._ranges, self._side, self._cuda = plan.capture, ranges, side, cuda
+        self._settle_s = _NSYS_SETTLES_S if plan.collector == "nsys" else 0.0
+        self._open = False
         self._started: Any = None
 
     def before(self, index: int) -> None:
         if self._steps is None or index != self._steps[0]:
             return
+        self._open = True
         if self._cuda:
             # Work launched before the capture would land in the trace without its launches.
             torch.cuda.synchronize()
         if self._side is not None:
             self._side.begin_capture()
-        self._started = self._ranges.start(names.CAPTURE)
+        if self._ranges is not None:
+            self._started = self._ranges.start(names.CAPTURE)
+            time.sleep(self._settle_s)
 
     def after(self, index: int) -> None:
         if self._steps is not None and index == self._steps[1]:
             self.end()
 
     def end(self) -> None:
-        if self._started is None:
+        if not self._open:
             return
-        self._ranges.end(self._started)
-        self._started = None
+        self._open = False
+        if self._ranges is not None:
+            self._ranges.end(self._started)
         if self._side is not None:
             self._side.end_capture()
 
