@@ -19,7 +19,7 @@ stack.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,7 +71,7 @@ def range_tree(trace: Trace) -> RangeTree:
     """Nest the ranges of `trace` and give each its path, made of comparable names (`harness.trace.naming`)."""
     nesting = nest(trace.ranges)
     name_rows, names = naming.range_names(trace.strings, trace.ranges.name_id)
-    path_id, paths = _paths(nesting, name_rows, names)
+    path_id, paths = path_table(nesting.parent, name_rows, names)
     return RangeTree(nesting=nesting, path_id=path_id, paths=paths)
 
 
@@ -97,7 +97,7 @@ def nest(ranges: NvtxRanges) -> Nesting:
     self_ns = np.where(detached, 0, duration)
     charged = np.flatnonzero((parent != ROOT) & ~detached)
     np.subtract.at(self_ns, parent[charged], duration[charged])
-    return Nesting(parent=parent, depth=_depths(parent), self_ns=self_ns, detached=detached)
+    return Nesting(parent=parent, depth=depths(parent), self_ns=self_ns, detached=detached)
 
 
 def thread_times(
@@ -181,7 +181,8 @@ def _hang_detached(ranges: NvtxRanges, thread: Int64Array, parent: Int64Array, d
     parent[rows] = last
 
 
-def _depths(parent: Int64Array) -> Int32Array:
+def depths(parent: Int64Array) -> Int32Array:
+    """Number of ancestors of each row."""
     depth = np.zeros(len(parent), dtype=np.int32)
     above = parent.copy()
     while True:
@@ -192,22 +193,59 @@ def _depths(parent: Int64Array) -> Int32Array:
         above[deeper] = parent[above[deeper]]
 
 
-def _paths(nesting: Nesting, name_rows: Int32Array, names: Sequence[str]) -> tuple[Int32Array, PathTable]:
-    """Distinct (path of the parent, name) pairs, one level of depth after the other."""
+def levels(depth: Int32Array) -> Iterator[Int64Array]:
+    """Rows of depth 0, then those of depth 1, and so on: parents come before their children."""
+    by_depth = np.argsort(depth, kind="stable")
+    bounds = np.cumsum(np.bincount(depth)) if len(depth) else np.empty(0, dtype=np.int64)
+    first = 0
+    for last in bounds.tolist():
+        yield by_depth[first:last]
+        first = last
+
+
+def path_table(parent: Int64Array, name_rows: Int32Array, names: Sequence[str]) -> tuple[Int32Array, PathTable]:
+    """The distinct (path of the parent, name) pairs of a forest, and each row's path."""
     path_id = np.full(len(name_rows), ROOT, dtype=np.int32)
     parents: list[int] = []
     leaf: list[str] = []
     text: list[str] = []
-    by_depth = np.argsort(nesting.depth, kind="stable")
-    levels = np.bincount(nesting.depth) if len(name_rows) else np.empty(0, dtype=np.int64)
-    for rows in np.split(by_depth, np.cumsum(levels))[: len(levels)]:
-        above = nesting.parent[rows]
+    for rows in levels(depths(parent)):
+        above = parent[rows]
         parent_path = np.where(above == ROOT, ROOT, path_id[above]).astype(np.int64)
         keys, inverse = np.unique(parent_path * len(names) + name_rows[rows], return_inverse=True)
         path_id[rows] = inverse.reshape(-1) + len(parents)
         for key in keys.tolist():
-            parent, name = divmod(key, len(names))
-            parents.append(parent)
+            outer, name = divmod(key, len(names))
+            parents.append(outer)
             leaf.append(names[name])
-            text.append(names[name] if parent == ROOT else f"{text[parent]}{PATH_SEPARATOR}{names[name]}")
+            text.append(names[name] if outer == ROOT else f"{text[outer]}{PATH_SEPARATOR}{names[name]}")
     return path_id, PathTable(parent=tuple(parents), name=tuple(leaf), text=tuple(text))
+
+
+def innermost(ranges: NvtxRanges, nesting: Nesting, global_tid: Int64Array, time_ns: Int64Array) -> Int64Array:
+    """The tightest range around each (thread, time), detached ones left out; ROOT where there is none.
+
+    At the instant where one range ends and the next begins, the next is meant.
+    """
+    placed = np.flatnonzero(~nesting.detached)
+    found = np.full(len(time_ns), ROOT, dtype=np.int64)
+    if not len(placed) or not len(time_ns):
+        return found
+    threads, thread = np.unique(ranges.global_tid[placed], return_inverse=True)
+    order = np.argsort(thread, kind="stable")
+    placed, thread = placed[order], thread[order]
+    start, _ = thread_times(thread, len(threads), ranges.start_ns[placed], ranges.end_ns[placed])
+    asked = np.minimum(np.searchsorted(threads, global_tid), len(threads) - 1)
+    first_ns, last_ns = int(ranges.start_ns[placed].min()), int(ranges.end_ns[placed].max())
+    known = (threads[asked] == global_tid) & (time_ns >= first_ns) & (time_ns <= last_ns)
+    key = asked * (last_ns - first_ns + 1) + (time_ns - first_ns)
+    position = np.searchsorted(start, key, side="right") - 1
+    known &= (position >= 0) & (thread[np.maximum(position, 0)] == asked)
+    found[known] = placed[position[known]]
+    # The last range to begin may have ended; then what is still open is among its ancestors.
+    while True:
+        over = np.flatnonzero(found != ROOT)
+        over = over[ranges.end_ns[found[over]] < time_ns[over]]
+        if not len(over):
+            return found
+        found[over] = nesting.parent[found[over]]

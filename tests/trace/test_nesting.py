@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic import Interval, any_intervals, make_ranges, push_pop_intervals
 
 from harness.trace.model import NvtxRanges
-from harness.trace.nesting import ROOT, Nesting, _paths, _walk, nest
+from harness.trace.nesting import ROOT, Nesting, _walk, innermost, nest, path_table
 
 
 def brute_force_parents(ranges: NvtxRanges) -> list[int]:
@@ -117,7 +117,7 @@ def test_a_start_end_range_gives_way_to_push_pop() -> None:
 
 def test_paths_join_names_from_the_outermost() -> None:
     ranges = make_ranges([(0, 10), (1, 5), (6, 9), (2, 3), (20, 30), (21, 22)], names=[0, 1, 1, 2, 0, 2])
-    path_id, paths = _paths(nest(ranges), ranges.name_id, ["step", "forward", "gemm"])
+    path_id, paths = path_table(nest(ranges).parent, ranges.name_id, ["step", "forward", "gemm"])
     assert [paths.text[i] for i in path_id] == [
         "step", "step/forward", "step/forward/gemm", "step/forward", "step", "step/gemm",
     ]  # fmt: skip
@@ -127,4 +127,19 @@ def test_paths_join_names_from_the_outermost() -> None:
 def test_no_ranges() -> None:
     nesting = nest(make_ranges([]))
     assert len(nesting.parent) == 0
-    assert len(_paths(nesting, np.empty(0, dtype=np.int32), [])[1]) == 0
+    assert len(path_table(nesting.parent, np.empty(0, dtype=np.int32), [])[1]) == 0
+
+
+@given(push_pop_intervals(), push_pop_intervals(), st.lists(st.tuples(st.integers(1, 3), st.integers(-12, 60))))
+def test_innermost_is_the_last_to_begin_of_those_open(
+    first: list[Interval], second: list[Interval], asked: list[tuple[int, int]]
+) -> None:
+    ranges = make_ranges([*first, *second], threads=[1] * len(first) + [2] * len(second))
+    rows = list(zip(ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.global_tid.tolist(), strict=True))
+    expected = [
+        max((row for row, (start, end, own) in enumerate(rows) if own == tid and start <= time <= end), default=ROOT)
+        for tid, time in asked
+    ]
+    tids = np.array([tid for tid, _ in asked], dtype=np.int64)
+    times = np.array([time for _, time in asked], dtype=np.int64)
+    assert innermost(ranges, nest(ranges), tids, times).tolist() == expected

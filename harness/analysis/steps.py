@@ -1,0 +1,229 @@
+"""The step table: for each rank, step and range path its calls, time and payloads; and what a typical step looks like.
+
+The ranges of a step are those below its range, on its thread. The self times of one step add up to its duration
+exactly, in ns (`harness.trace.nesting` says why). Payloads are marks (`names.PAYLOAD_MARKS`), added to the tightest
+range around them. Paths begin at the step: `step/train_mode_enter/gc.collect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness import names
+from harness.analysis.step_finder import Steps, find_steps
+from harness.trace.model import FloatArray, Int64Array, Trace
+from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, levels, path_table, range_tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRange:
+    """All calls of one path within one step of one rank. Payload sums are None where no call said anything."""
+
+    rank: int
+    step: int
+    path: str
+    calls: int
+    total_ns: int
+    self_ns: int
+    moved_bytes: int | None
+    collected_objects: int | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepTable:
+    """The cells of the table, ordered by step (as in `steps`) and path (parents first)."""
+
+    steps: Steps
+    paths: PathTable
+    step: Int64Array
+    """Per cell: index into `steps`."""
+    path: Int64Array
+    """Per cell: index into `paths`."""
+    calls: Int64Array
+    total_ns: Int64Array
+    self_ns: Int64Array
+    moved_bytes: FloatArray
+    """Per cell: sum of the marks' payloads; NaN where there was none."""
+    collected_objects: FloatArray
+
+    def rows(self) -> Iterator[StepRange]:
+        """The cells as objects, dropped steps included."""
+        for cell in range(len(self.step)):
+            step = int(self.step[cell])
+            yield StepRange(
+                rank=int(self.steps.rank[step]),
+                step=int(self.steps.index[step]),
+                path=self.paths.text[int(self.path[cell])],
+                calls=int(self.calls[cell]),
+                total_ns=int(self.total_ns[cell]),
+                self_ns=int(self.self_ns[cell]),
+                moved_bytes=_whole(self.moved_bytes[cell]),
+                collected_objects=_whole(self.collected_objects[cell]),
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathSummary:
+    """One path over the kept steps, each taken from its slowest rank."""
+
+    path: str
+    calls_per_step: float
+    median_ms: float
+    p90_ms: float
+    share: float
+    """Of the time of these steps."""
+    self_median_ms: float
+    moved_bytes_per_step: float | None
+    """None where no call of it said what it moved."""
+
+
+def step_table(
+    trace: Trace,
+    *,
+    step_name: str | None = None,
+    warmup_steps: int = 0,
+    tree: RangeTree | None = None,
+    steps: Steps | None = None,
+) -> StepTable:
+    """Make the step table of `trace`. `tree` and `steps` spare finding them again; see `find_steps` for the options."""
+    tree = tree if tree is not None else range_tree(trace)
+    if steps is None:
+        steps = find_steps(trace, tree, step_name=step_name, warmup_steps=warmup_steps)
+    step_of = _step_of_ranges(trace, tree, steps)
+    rows = np.flatnonzero(step_of != ROOT)
+    path_of, paths = _paths_from_step(tree, steps, rows)
+    cells, cell = np.unique(step_of[rows] * max(len(paths), 1) + path_of, return_inverse=True)
+    cell = cell.reshape(-1)
+    duration_ns = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
+    placed = ~tree.nesting.detached[rows]
+    cell_of_range = np.full(len(trace.ranges), ROOT, dtype=np.int64)
+    cell_of_range[rows] = cell
+    return StepTable(
+        steps=steps,
+        paths=paths,
+        step=cells // max(len(paths), 1),
+        path=cells % max(len(paths), 1),
+        calls=np.bincount(cell, minlength=len(cells)),
+        total_ns=_sums(cell[placed], duration_ns[placed], len(cells)),
+        self_ns=_sums(cell, tree.nesting.self_ns[rows], len(cells)),
+        moved_bytes=_payload_sums(trace, tree, names.MOVED_BYTES, cell_of_range, len(cells)),
+        collected_objects=_payload_sums(trace, tree, names.COLLECTED_OBJECTS, cell_of_range, len(cells)),
+    )
+
+
+def summarise(table: StepTable) -> list[PathSummary]:
+    """A typical step, path by path in tree order: over the kept steps, each taken from its slowest rank.
+
+    A path that a step lacks counts as zero there.
+    """
+    chosen = _slowest(table.steps)
+    count = len(chosen)
+    if not count:
+        return []
+    position = np.full(len(table.steps), ROOT, dtype=np.int64)
+    position[chosen] = np.arange(count)
+    used = np.flatnonzero(position[table.step] != ROOT)
+    step, path = position[table.step[used]], table.path[used]
+    by_path = np.zeros((4, len(table.paths), count))
+    for layer, column in enumerate((table.calls, table.total_ns, table.self_ns, np.nan_to_num(table.moved_bytes))):
+        by_path[layer, path, step] = column[used]
+    spoke = np.zeros(len(table.paths), dtype=np.bool_)
+    spoke[path[~np.isnan(table.moved_bytes[used])]] = True
+    whole_ns = float(table.steps.duration_ns[chosen].sum())
+    present = set(path.tolist())
+    return [
+        PathSummary(
+            path=table.paths.text[one],
+            calls_per_step=float(by_path[0, one].mean()),
+            median_ms=float(np.median(by_path[1, one])) / 1e6,
+            p90_ms=float(np.percentile(by_path[1, one], 90)) / 1e6,
+            share=float(by_path[1, one].sum()) / whole_ns if whole_ns else 0.0,
+            self_median_ms=float(np.median(by_path[2, one])) / 1e6,
+            moved_bytes_per_step=float(by_path[3, one].mean()) if spoke[one] else None,
+        )
+        for one in _tree_order(table.paths)
+        if one in present
+    ]
+
+
+def _slowest(steps: Steps) -> Int64Array:
+    """For each step index that is kept, the element of the rank that took longest (the lowest rank of equals)."""
+    slowest: dict[int, int] = {}
+    duration_ns = steps.duration_ns
+    for element in np.flatnonzero(steps.kept).tolist():
+        best = slowest.setdefault(int(steps.index[element]), element)
+        if duration_ns[element] > duration_ns[best]:
+            slowest[int(steps.index[element])] = element
+    return np.array([slowest[index] for index in sorted(slowest)], dtype=np.int64)
+
+
+def _step_of_ranges(trace: Trace, tree: RangeTree, steps: Steps) -> Int64Array:
+    """The step that each range belongs to; ROOT for none. In a whole capture all ranges of the process do."""
+    step_of = np.full(len(trace.ranges), ROOT, dtype=np.int64)
+    if steps.name is None:
+        rank_of = trace.rank_of(trace.ranges.global_tid)
+        for element, rank in enumerate(steps.rank.tolist()):
+            step_of[rank_of == rank] = element
+        return step_of
+    step_of[steps.range_row] = np.arange(len(steps))
+    for rows in levels(tree.nesting.depth):
+        inner = rows[(step_of[rows] == ROOT) & (tree.nesting.parent[rows] != ROOT)]
+        step_of[inner] = step_of[tree.nesting.parent[inner]]
+    return step_of
+
+
+def _paths_from_step(tree: RangeTree, steps: Steps, rows: Int64Array) -> tuple[Int64Array, PathTable]:
+    """Paths of `rows` (ascending) from their step on, the step itself with its numbers folded."""
+    index: dict[str, int] = {}
+    name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
+    name_rows = name_of_path[tree.path_id]
+    parent = tree.nesting.parent.copy()
+    if steps.name is not None:
+        name_rows[steps.range_row] = index.setdefault(steps.name, len(index))
+        parent[steps.range_row] = ROOT
+    # Within the chosen rows: parents of chosen rows are chosen, up to the step.
+    local = np.full(len(parent), ROOT, dtype=np.int64)
+    local[rows] = np.arange(len(rows))
+    above = parent[rows]
+    path_of, paths = path_table(np.where(above == ROOT, ROOT, local[above]), name_rows[rows], tuple(index))
+    return path_of.astype(np.int64), paths
+
+
+def _payload_sums(trace: Trace, tree: RangeTree, mark: str, cell_of_range: Int64Array, cells: int) -> FloatArray:
+    sums = np.full(cells, np.nan)
+    wanted = {index for index, text in enumerate(trace.strings) if text == mark}
+    marks = np.flatnonzero(np.isin(trace.marks.name_id, list(wanted)) & ~np.isnan(trace.marks.payload))
+    holder = innermost(trace.ranges, tree.nesting, trace.marks.global_tid[marks], trace.marks.time_ns[marks])
+    inside = holder != ROOT
+    cell = np.where(inside, cell_of_range[holder], ROOT)
+    marks, cell = marks[cell != ROOT], cell[cell != ROOT]
+    sums[cell] = 0.0
+    np.add.at(sums, cell, trace.marks.payload[marks])
+    return sums
+
+
+def _sums(cell: Int64Array, values: Int64Array, cells: int) -> Int64Array:
+    sums = np.zeros(cells, dtype=np.int64)
+    np.add.at(sums, cell, values)
+    return sums
+
+
+def _tree_order(paths: PathTable) -> list[int]:
+    """Paths depth first, children in the order of the table."""
+    children: dict[int, list[int]] = {}
+    for path, parent in enumerate(paths.parent):
+        children.setdefault(parent, []).append(path)
+    order: list[int] = []
+    stack = list(reversed(children.get(ROOT, [])))
+    while stack:
+        path = stack.pop()
+        order.append(path)
+        stack.extend(reversed(children.get(path, [])))
+    return order
+
+
+def _whole(value: float) -> int | None:
+    return None if np.isnan(value) else int(value)
