@@ -43,7 +43,7 @@ class NsysOptions:
     """APIs for `--trace`; `cublas` and `cudnn` are useful additions."""
     cuda_graph_trace: str | None = None
     """`graph` or `node`; None leaves nsys its own default, whole graphs where the driver can."""
-    finish_timeout_s: float = 600.0
+    finish_timeout_s: float = 300.0
     """How long nsys may take to write its report after the program ended, and again to export it."""
 
     @classmethod

@@ -10,8 +10,7 @@ NSYS_DOUBLE names a way to fail; each is one that users have reported:
 
     crash_at_start   dies before it starts the program
     crash_at_end     the program ends well, nsys dies of a signal and leaves nothing
-    hang_at_exit     never ends after the program did
-    hang_ignoring_term   likewise, and ignores SIGTERM
+    hang_at_exit     never ends after the program did, and ignores SIGTERM
     qdstrm_only      leaves only the raw `.qdstrm`: the importer failed
     no_report        ends well and leaves nothing
     empty_report     a report of 0 bytes
@@ -130,10 +129,9 @@ def write_report(options: dict[str, str], records: Path, code: int) -> int:
     output = Path(options["--output"].replace("%%", "%"))
     report = output.with_name(output.name + ".nsys-rep")
     raw = Path(tempfile.gettempdir()) / f"nsys-report-{os.getpid():x}.qdstrm"
-    if MODE in ("hang_at_exit", "hang_ignoring_term"):
+    if MODE == "hang_at_exit":
         print(f"Generating '{raw}'", flush=True)
-        if MODE == "hang_ignoring_term":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         hang()
     if MODE == "crash_at_end":
         print("The target application terminated. Sending SIGSEGV to the agent.", file=sys.stderr, flush=True)
