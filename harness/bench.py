@@ -1,0 +1,324 @@
+"""One subject, one scenario, one launch: run it, read its trace, store every row, and say where the step goes.
+
+Whatever happens after the engine accepted the plan is a result and is stored: a launch that fails keeps its logs, the
+steps it did, and what its ranks had traced. A plan that the engine refuses leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import harness
+from harness import names
+from harness.analysis.step_finder import WARM_UP, find_steps
+from harness.analysis.steps import PathSummary, StepTable, step_table, summarise
+from harness.collectors.base import Collector
+from harness.collectors.choice import choose
+from harness.collectors.registry import collectors
+from harness.environment import load_average, read_environment
+from harness.errors import LaunchError, StepduelError, TraceError
+from harness.launch import Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
+from harness.scenario import Scenario
+from harness.store import RangeRecord, RunRecord, Status, StepRecord, Store, check_writable, new_run_id
+from harness.subject import Subject
+from harness.trace.nesting import range_tree
+from harness.trace.reader import read_trace
+
+SCHEMA = "stepduel/bench/1"
+EXIT_INTERRUPTED = 130
+EXIT_TIMEOUT_S = 10.0
+"""How long a launch may take to end after its last word."""
+
+Progress = Callable[[str, int], None]
+"""Told what the launch is doing, and how many steps of any kind are done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchResult:
+    """One run as it was stored, and what its trace says. Figures are over measured steps, slowest rank of each."""
+
+    run: RunRecord
+    exit_code: int
+    description: str
+    """Of the scenario."""
+    warmup_steps: int
+    reports: Path
+    steps: tuple[StepRecord, ...]
+    ranges: tuple[PathSummary, ...]
+    """In tree order; empty where nothing was traced."""
+    collector_reason: str
+    log_tail: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> tuple[StepRecord, ...]:
+        """The measured steps, in the order they ran, ranks ascending within each."""
+        return tuple(step for step in self.steps if step.measured)
+
+    @property
+    def durations_ns(self) -> list[int]:
+        """Of each measured step, the time of its slowest rank."""
+        slowest: dict[int, int] = {}
+        for step in self.measured:
+            slowest[step.sequence] = max(step.duration_ns, slowest.get(step.sequence, 0))
+        return list(slowest.values())
+
+    @property
+    def step_median_ns(self) -> float | None:
+        """Median of `durations_ns`; None without a measured step."""
+        return median(self.durations_ns) if self.durations_ns else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens of all ranks over the time of the measured steps; None where the engine counts none."""
+        tokens = [step.tokens for step in self.measured if step.tokens is not None]
+        return sum(tokens) / (sum(self.durations_ns) / 1e9) if tokens else None
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """Largest of any rank and step, warm-up included: on the device, or on a CPU the resident set."""
+        return max((step.peak_memory_bytes for step in self.steps if step.peak_memory_bytes is not None), default=None)
+
+    @property
+    def losses(self) -> list[float | None]:
+        """Mean over ranks, of each measured step."""
+        return [step.loss for step in self.measured if step.rank == 0]
+
+    @property
+    def trace(self) -> Path | None:
+        """The trace, below the reports folder."""
+        return None if self.run.trace is None else self.reports / self.run.trace
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as the JSON document `stepduel/bench/1`."""
+        run = self.run
+        return {
+            "schema": SCHEMA,
+            "scenario": run.scenario,
+            "run_id": run.id,
+            "status": run.status,
+            "reason": run.reason,
+            "collector": run.collector,
+            "device": run.device,
+            "revision": run.revision,
+            "ranks": run.ranks,
+            "steps": [
+                {"rank": step.rank, "index": step.sequence, "duration_ns": step.duration_ns} for step in self.measured
+            ],
+            "ranges": [asdict(item) for item in self.ranges],
+            "tokens_per_s": self.tokens_per_s,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "trace": None if self.trace is None else str(self.trace),
+            "losses": self.losses,
+        }
+
+
+@dataclass(kw_only=True)
+class _Attempt:
+    """What a launch did until it ended, however it ended."""
+
+    ready: Ready | None = None
+    reports: list[StepReport] = field(default_factory=list)
+    reason: str | None = None
+    log_tail: tuple[str, ...] = ()
+    exit_code: int = 0
+
+    def fail(self, error: BaseException) -> None:
+        """Keep why it ended; the first reason stays."""
+        if self.reason is not None:
+            return
+        if isinstance(error, KeyboardInterrupt):
+            self.reason, self.exit_code = "interrupted", EXIT_INTERRUPTED
+        else:
+            self.reason = " ".join(str(error).split())
+            self.exit_code = LaunchError.exit_code
+        if isinstance(error, LaunchFailedError):
+            self.log_tail = error.log_tail
+
+
+def run_bench(
+    scenario: Scenario, subject: Subject, *, collector: str, reports: Path, progress: Progress
+) -> BenchResult:
+    """Run `scenario` once and store the run, a failed or interrupted one too.
+
+    Raises UsageError, having written nothing, when the collector or the database cannot be used or the engine refuses
+    the plan.
+    """
+    check_writable(reports / "results.db")
+    chosen = choose(collector, collectors(), os.environ)
+    environment, load, started_at = read_environment(), load_average(), datetime.now(UTC)
+    run_id = new_run_id(started_at)
+    logs = reports / "logs" / run_id
+    attempt = _Attempt()
+    progress("building the engine", 0)
+    try:
+        _drive(scenario, subject, chosen.collector, logs, attempt, progress)
+    except (LaunchError, KeyboardInterrupt) as error:
+        attempt.fail(error)
+    except StepduelError:
+        _remove(logs, reports)
+        raise
+    progress("reading the trace", len(attempt.reports))
+    trace = _collect(chosen.collector, logs, scenario.run.ranks, reports / "traces" / f"{run_id}.sqlite", attempt)
+    table = None if trace is None else _read(trace, scenario, attempt)
+    status: Status = "completed" if attempt.reason is None else "failed"
+    run = RunRecord(
+        id=run_id,
+        started_at=started_at.isoformat(timespec="milliseconds"),
+        scenario=scenario.name,
+        scenario_hash=scenario.hash,
+        scenario_document=scenario.document(),
+        subject=subject.name,
+        revision=subject.revision,
+        dirty=subject.dirty,
+        collector=chosen.collector.name,
+        device=attempt.ready.device if attempt.ready else None,
+        ranks=scenario.run.ranks,
+        status=status,
+        reason=attempt.reason,
+        harness_version=harness.__version__,
+        load_average=load,
+        trace=None if trace is None else str(trace.relative_to(reports)),
+        logs=str(logs.relative_to(reports)),
+        engine_versions={name: text for name, text in attempt.ready.versions.items() if text} if attempt.ready else {},
+        engine=attempt.ready.engine_description if attempt.ready else {},
+    )
+    steps = _step_records(attempt.reports, scenario.run.warmup_steps)
+    with Store(reports / "results.db") as store:
+        store.add_run(run, environment, steps, [] if table is None else _range_records(table))
+    return BenchResult(
+        run=run,
+        exit_code=attempt.exit_code,
+        description=scenario.description,
+        warmup_steps=scenario.run.warmup_steps,
+        reports=reports,
+        steps=tuple(steps),
+        ranges=() if table is None else tuple(summarise(table)),
+        collector_reason=chosen.reason,
+        log_tail=attempt.log_tail,
+    )
+
+
+def launch_request(scenario: Scenario, subject: Subject, collector: Collector, logs: Path) -> LaunchRequest:
+    """Return what to start for one launch of `scenario`, its files going to `logs`."""
+    run = scenario.run
+    return LaunchRequest(
+        launch_dir=logs,
+        factory=scenario.factory,
+        engine=scenario.engine,
+        engine_root=subject.engine_root,
+        python=subject.python,
+        ranks=run.ranks,
+        mode=run.mode,
+        seed=run.seed,
+        warmup_steps=run.warmup_steps,
+        steps=run.steps,
+        capture=(run.warmup_steps, run.warmup_steps + run.steps - 1),
+        probes=[asdict(probe) for probe in scenario.probes],
+        collector=collector.name,
+        start_timeout_s=run.start_timeout_s,
+        timeout_s=run.timeout_s,
+        # nsys writes its report when the ranks have ended, and says how long that may take.
+        exit_timeout_s=float(getattr(collector, "finish_timeout_s", EXIT_TIMEOUT_S)),
+    )
+
+
+def _drive(
+    scenario: Scenario, subject: Subject, collector: Collector, logs: Path, attempt: _Attempt, progress: Progress
+) -> None:
+    """Take the launch from its start to its stop, noting in `attempt` how far it came."""
+    with Launch(launch_request(scenario, subject, collector, logs), collector.wrap) as launch:
+        attempt.ready = launch.wait_ready()
+        for index in range(scenario.run.warmup_steps + scenario.run.steps):
+            progress("warm-up" if index < scenario.run.warmup_steps else "measuring", index)
+            attempt.reports.append(launch.step())
+        progress("finishing", len(attempt.reports))
+        outcome = launch.stop()
+        if not outcome.clean_exit:
+            how = "did not end" if outcome.exit_status is None else f"ended with status {outcome.exit_status}"
+            raise LaunchError(f"every step was done, but the launch {how} after its stop (log: {logs}/torchrun.log)")
+
+
+def _collect(collector: Collector, logs: Path, ranks: int, destination: Path, attempt: _Attempt) -> Path | None:
+    """Return the launch's trace, or None where there is none; a launch that should have one is failed then."""
+    if collector.name == "none":
+        return None
+    try:
+        trace = collector.collect(logs, ranks, destination)
+    except (LaunchError, KeyboardInterrupt) as error:
+        attempt.fail(error)
+        return None
+    for rank in range(ranks):
+        with suppress(FileNotFoundError):
+            (logs / f"rank{rank}.sqlite").unlink()  # its rows are in the trace now
+    return trace
+
+
+def _read(trace: Path, scenario: Scenario, attempt: _Attempt) -> StepTable | None:
+    """Return the trace's step table with the warm-up marked, however late the trace begins."""
+    try:
+        content = read_trace(trace)
+        tree = range_tree(content)
+        steps = find_steps(content, tree)
+        if steps.name != names.STEP:
+            raise TraceError(f"{trace}: no {names.STEP!r} range was recorded")
+    except TraceError as error:
+        attempt.fail(error)
+        return None
+    # A trace may begin at the first measured step. The worker gives each step's range its index as payload.
+    index = content.ranges.payload[steps.range_row].astype(np.int64)
+    warm_up = scenario.run.warmup_steps
+    dropped = tuple(
+        reason or (WARM_UP if one < warm_up else None) for reason, one in zip(steps.dropped, index, strict=True)
+    )
+    return step_table(content, tree=tree, steps=replace(steps, index=index, dropped=dropped))
+
+
+def _step_records(reports: list[StepReport], warmup_steps: int) -> list[StepRecord]:
+    return [
+        StepRecord(
+            sequence=report.index,
+            rank=rank,
+            measured=report.index >= warmup_steps,
+            duration_ns=duration_ns,
+            loss=report.loss if rank == 0 else None,
+            tokens=report.tokens if rank == 0 else None,
+            peak_memory_bytes=report.peak_memory_bytes if rank == 0 else None,
+            rss_bytes=report.rss_bytes if rank == 0 else None,
+        )
+        for report in reports
+        for rank, duration_ns in enumerate(report.durations_ns)
+    ]
+
+
+def _range_records(table: StepTable) -> list[RangeRecord]:
+    return [
+        RangeRecord(
+            sequence=row.step,
+            rank=row.rank,
+            path=row.path,
+            calls=row.calls,
+            total_ns=row.total_ns,
+            self_ns=row.self_ns,
+            moved_bytes=row.moved_bytes,
+            collected_objects=row.collected_objects,
+        )
+        for row in table.rows()
+    ]
+
+
+def _remove(logs: Path, reports: Path) -> None:
+    """Remove a refused launch's folder, and those above it that were made for it."""
+    shutil.rmtree(logs, ignore_errors=True)
+    for folder in (logs.parent, reports):
+        with suppress(OSError):  # not empty: it holds other results
+            folder.rmdir()

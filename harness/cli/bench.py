@@ -1,0 +1,193 @@
+"""`stepduel bench`: the main job, from a scenario to a table that says where the step goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from harness import names
+from harness.analysis.steps import PathSummary
+from harness.bench import BenchResult, Progress, run_bench
+from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
+from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
+from harness.scenario import load_scenario
+from harness.subject import working_tree
+
+BAR_WIDTH = 20
+WIDE = 110
+"""Columns from which a table has room for bars."""
+
+
+@click.command()
+@click.argument("name", metavar="SCENARIO")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: engine.lora_rank=16.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Processes that torchrun starts; overrides run.ranks.")
+@click.option("--steps", type=click.IntRange(min=1), help="Measured steps; overrides run.steps.")
+@click.option(
+    "--collector",
+    type=click.Choice(["auto", "nsys", "kineto", "recorder", "none"]),
+    default="auto",
+    show_default=True,
+    help="What traces the launch.",
+)
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reports"),
+    show_default=True,
+    help="Folder of traces, logs and results.db.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def bench(
+    name: str,
+    overrides: tuple[str, ...],
+    ranks: int | None,
+    steps: int | None,
+    collector: str,
+    reports: Path,
+    as_json: bool,
+) -> int:
+    """Run a scenario, trace its ranges, and say where the step goes.
+
+    SCENARIO is a name (`stepduel scenarios` lists them) or the path of a TOML file.
+    """
+    given = {"run.ranks": ranks, "run.steps": steps}
+    scenario = load_scenario(name, [*overrides, *(f"{key}={value}" for key, value in given.items() if value)])
+    subject = working_tree(scenario.factory, Path.cwd())
+    with _progress(scenario.name, scenario.run.warmup_steps + scenario.run.steps) as progress:
+        result = run_bench(scenario, subject, collector=collector, reports=reports, progress=progress)
+    if as_json:
+        print_json(result.document())
+    else:
+        _print(result)
+    return result.exit_code
+
+
+@contextmanager
+def _progress(title: str, total: int) -> Iterator[Progress]:
+    """Show how far the launch is: a bar on a terminal, two lines elsewhere.
+
+    The bar is drawn between steps only. Rich's refreshing thread would take a core from the step being measured.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = stderr_console()
+    if not console.is_terminal:
+        said: set[str] = set()
+
+        def say(phase: str, done: int) -> None:  # noqa: ARG001 - a line says no count
+            if phase not in said:
+                console.print(f"{clean(title)}: {phase}", soft_wrap=True)
+                said.add(phase)
+
+        yield say
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=console, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task(clean(title), total=total)
+
+        def draw(phase: str, done: int) -> None:
+            bar.update(task, description=f"{clean(title)}: {phase}", completed=done, refresh=True)
+
+        yield draw
+
+
+def _print(result: BenchResult) -> None:
+    console = stdout_console()
+    title = f"{clean(result.run.scenario)}  {clean(result.description)}"
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    for line in (_device_line(result), _code_line(result)):
+        console.print(Text(line, style="dim"), soft_wrap=True)
+    console.print()
+    if result.run.status == "failed":
+        _print_failure(result)
+    if result.ranges:
+        console.print(_range_table(result.ranges, console.width))
+        console.print()
+    for label, value in _summary(result):
+        console.print(Text.assemble((f"{label:<10}", "dim"), clean(value)), soft_wrap=True)
+
+
+def _device_line(result: BenchResult) -> str:
+    run = result.run
+    memory = str(run.engine.get("device_memory", ""))
+    emulated = ": emulated device memory, the link is RAM" if memory.startswith("emulated") else ""
+    ranks = f"{run.ranks} rank" + ("s" if run.ranks > 1 else "")
+    return f"{clean(run.device or 'no device')}{emulated}; {ranks}; collector {run.collector}"
+
+
+def _code_line(result: BenchResult) -> str:
+    run = result.run
+    if run.revision is None:
+        return "engine as installed" if run.subject == "installed" else "engine outside a git repository"
+    return f"revision {run.revision[:12]}" + (" with uncommitted changes" if run.dirty else "")
+
+
+def _print_failure(result: BenchResult) -> None:
+    console = stdout_console()
+    console.print(Text(f"FAILED  {clean(result.run.reason or '')}", style="bold red"), soft_wrap=True)
+    for line in result.log_tail:
+        console.print(Text(f"  | {clean(line)}", style="dim"), soft_wrap=True)
+    console.print()
+
+
+def _range_table(ranges: tuple[PathSummary, ...], width: int) -> Table:
+    """Return the range tree as a table: ms per step, and bytes where something moved."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("range, ms per step", min_width=18)
+    for title in ("calls", "median", "p90", "share", "self", "moved"):
+        table.add_column(title, justify="right", no_wrap=True)
+    if width >= WIDE:
+        table.add_column("share of the step", no_wrap=True)
+    for label, item in zip(tree_labels([item.path for item in ranges]), ranges, strict=True):
+        moved = item.moved_bytes_per_step
+        style = "bold" if item.path == names.STEP else ""
+        cells = [
+            Text(label, style=style, no_wrap=True, overflow="ellipsis"),
+            Text(count_text(item.calls_per_step), style=style),
+            *(Text(milliseconds(ms * 1e6), style=style) for ms in (item.median_ms, item.p90_ms)),
+            Text(percent(item.share), style=style),
+            Text(milliseconds(item.self_median_ms * 1e6), style=style),
+            Text("" if moved is None else bytes_text(moved), style=style),
+        ]
+        if width >= WIDE:
+            cells.append(Text("█" * round(item.share * BAR_WIDTH), style="cyan"))
+        table.add_row(*cells)
+    return table
+
+
+def _summary(result: BenchResult) -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    if result.step_median_ns is not None:
+        steps = f"{len(result.durations_ns)} steps after {result.warmup_steps} of warm-up"
+        lines.append(("step", f"{METRICS['step_duration_ns'].text(result.step_median_ns)} median of {steps}"))
+    if result.tokens_per_s is not None:
+        lines.append(("speed", METRICS["tokens_per_s"].text(result.tokens_per_s)))
+    if result.peak_memory_bytes is not None:
+        where = "allocated on the device" if result.run.device == "cuda" else "resident"
+        rank = ", of the largest rank" if result.run.ranks > 1 else ""
+        lines.append(("memory", f"{METRICS['peak_memory_bytes'].text(result.peak_memory_bytes)} peak {where}{rank}"))
+    losses = [loss for loss in result.losses if loss is not None]
+    if losses:
+        lines.append(("loss", f"{losses[0]:.6g} to {losses[-1]:.6g} over the measured steps"))
+    if result.trace is not None:
+        lines.append(("trace", str(result.trace)))
+    if result.run.logs is not None:
+        lines.append(("logs", str(result.reports / result.run.logs)))
+    lines.append(("database", f"{result.reports / 'results.db'}, run {result.run.id}"))
+    lines.append(("next", _next_command(result)))
+    return lines
+
+
+def _next_command(result: BenchResult) -> str:
+    if result.run.status == "failed":
+        return f"less {result.reports / (result.run.logs or '')}/rank0.log"
+    if result.trace is None:
+        return f"stepduel bench {result.run.scenario} --collector recorder"
+    return f"stepduel compare {result.run.scenario} HEAD~1    (is this commit slower than the one before?)"
