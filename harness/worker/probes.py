@@ -66,6 +66,7 @@ class Probes:
             try:
                 self._set(target.owner, target.attribute, stored)
             except TypeError as error:
+                self.uninstall()
                 raise UsageError(f"probe {target.spec.target}: cannot be replaced: {error}") from error
             if not target.inherited:
                 replacements[id(target.stored)] = stored
@@ -105,6 +106,7 @@ def _bindings() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _find(spec: ProbeSpec) -> _Target:
+    owner: Any
     owner, path = _import_prefix(spec.target)
     parts = spec.target.split(".")[len(path) :]
     for part in parts[:-1]:
@@ -122,8 +124,6 @@ def _find(spec: ProbeSpec) -> _Target:
         raise UsageError(f"probe {spec.target}: is a class; name a method of it, {spec.target}.__init__ for instance")
     if not callable(function):
         raise UsageError(f"probe {spec.target}: is a {type(function).__name__}, not a callable")
-    if hasattr(function, "__wrapped__") and isinstance(function, property):
-        raise UsageError(f"probe {spec.target}: is a property, not a callable")
     return _Target(spec=spec, owner=owner, attribute=attribute, stored=stored, function=function, inherited=inherited)
 
 
