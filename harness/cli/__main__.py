@@ -24,7 +24,9 @@ from harness.errors import StepduelError, closest
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     # command: (module below harness.cli, its one line in --help)
     "bench": ("bench", "Run a scenario, trace its ranges, and say where the step goes."),
+    "compare": ("compare", "Step two subjects in turn: which is faster, where, and is it the same work?"),
     "scenarios": ("scenarios", "List the scenarios, or show one resolved."),
+    "diff": ("diff", "Explain two traces range by range."),
     "export": ("export", "Write a trace for Perfetto, as CSV or as Parquet."),
     "scrub": ("scrub", "Copy a trace without what identifies people and machines."),
 }

@@ -1,0 +1,69 @@
+"""Tables about traces that fit the terminal: names give way, figures never do, and every name is cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.output import clean, stdout_console
+
+_MIN_NAME_WIDTH = 16
+
+
+def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose first column is names and whose others are figures; nothing where there are no rows.
+
+    Too wide names lose their beginning, which the end of a path tells apart better than its start.
+    """
+    if not rows:
+        return
+    console = stdout_console()
+    figures = [max(len(header), *(len(row[at]) for row in rows)) for at, header in enumerate(headers) if at]
+    width = max(console.width - sum(figures) - 3 * len(headers) - 1, _MIN_NAME_WIDTH)
+    print_paragraph(title, style="bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column(headers[0], no_wrap=True)
+    for header in headers[1:]:
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(Text(elided(clean(row[0]), width)), *(Text(clean(cell)) for cell in row[1:]))
+    console.print(table)
+    console.print()
+
+
+def print_paragraph(text: str, style: str = "") -> None:
+    """Print a sentence, wrapped to the terminal."""
+    stdout_console().print(Text(clean(text), style=style))
+
+
+def elided(text: str, width: int) -> str:
+    """`text` cut to `width` characters: the indentation and the end are kept."""
+    if len(text) <= width:
+        return text
+    indent = text[: len(text) - len(text.lstrip(" "))][: width // 2]
+    return f"{indent}…{text[len(indent) + len(text) - width + 1 :]}"
+
+
+def milliseconds(ns: float) -> str:
+    """A time in ms with as many decimals as make sense."""
+    value = ns / 1e6
+    return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def signed_milliseconds(ns: float) -> str:
+    """Like `milliseconds`, with a sign."""
+    return f"{'+' if ns >= 0 else '-'}{milliseconds(abs(ns))}"
+
+
+def size(number: float) -> str:
+    """An amount of memory with its unit; `-` for none."""
+    if not number:
+        return "-"
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.1f} GB"
