@@ -22,7 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.store import Store
+
 ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ROOT / "reports"
 TIME_LIMIT_S = 450.0
 STEPS = 5
 BASE = "fsdp2_lora_no_offload"
@@ -77,7 +80,7 @@ def check_moves(scenario: str, bench: Document, analysis: Document) -> list[Chec
     """Bytes that each probe counted, bytes that CUPTI saw in its range, and bytes that the engine says it has."""
     counted = {row["path"]: row.get("moved_bytes_per_step") or 0.0 for row in bench["ranges"]}
     seen_rows = {path: row for row in analysis["ranges"] for path in MOVES if _is_path(row["path"], path)}
-    description = bench.get("engine") or {}
+    description = bench["engine"]
     checks = []
     for path, (direction, size_key) in MOVES.items():
         name = path.rpartition("/")[2]
@@ -91,9 +94,8 @@ def check_moves(scenario: str, bench: Document, analysis: Document) -> list[Chec
         copied = row[direction] / row["calls"] if row and row["calls"] else 0.0
         ok = moved > 0 and _close(copied, moved)
         seen = f"counted {moved:,.0f}, copied {copied:,.0f} bytes a call"
-        if size_key in description:
-            ok = ok and _close(moved, float(description[size_key]))
-            seen += f", {size_key} {description[size_key]:,}"
+        ok = ok and _close(moved, float(description[size_key]))
+        seen += f", {size_key} {description[size_key]:,}"
         checks.append(Check(scenario=scenario, name=f"{name} moves {size_key}", ok=ok, seen=seen))
     return checks
 
@@ -203,7 +205,13 @@ def _is_path(path: str, wanted: str) -> bool:
     return path == wanted or path.endswith("/" + wanted)
 
 
-def stepduel(arguments: Sequence[str], deadline: float) -> tuple[int, Document]:
+def engine_description(run_id: str) -> Document:
+    """What the engine said about itself when the run began: its parameters and their bytes."""
+    with Store(REPORTS / "results.db") as store:
+        return store.run(run_id).engine
+
+
+def stepduel(arguments: Sequence[str], deadline: float) -> tuple[int, dict[str, Any]]:
     """Run a stepduel command with `--json`; return its exit code and document, {} when it printed none."""
     command = [sys.executable, "-m", "harness.cli", *arguments, "--json"]
     left_s = max(deadline - time.monotonic(), 1.0)
@@ -234,6 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for scenario in LOSS_TOLERANCE:
         started = time.monotonic()
         how = ["--steps", str(STEPS), "--ranks", str(options.ranks), "--collector", options.collector]
+        how += ["--reports", str(REPORTS)]
         try:
             code, bench = stepduel(["bench", scenario, *how], deadline)
             if code or bench.get("status") != "completed":
@@ -246,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code:
             print(f"{scenario}: analyze ended with {code}", file=sys.stderr)
             return 4
-        results[scenario] = (bench, analysis)
+        results[scenario] = (bench | {"engine": engine_description(bench["run_id"])}, analysis)
         print(f"{scenario}: {bench['collector']}, {time.monotonic() - started:.0f} s", file=sys.stderr)
     checks = check_all(results)
     print(table(results))

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Nsys:
         report = launch_dir / REPORT_NAME
         options = nsys_cli.NsysOptions.from_environment(self.env)
         command = nsys_cli.profile_command(tool, options, report=report, argv=argv)
-        _store_command(launch_dir, "profile", command, tool)
+        _store_command(launch_dir, "profile", command, nsys_version=tool.version_text)
         return command, dict(env)
 
     def collect(self, launch_dir: Path, ranks: int, destination: Path) -> Path:
@@ -117,11 +117,13 @@ class Nsys:
 
     def _export(self, launch_dir: Path, report: Path) -> Path:
         export = launch_dir / "nsys.sqlite"
-        tool = self._tool()
-        command = nsys_cli.export_command(tool, report=report, export=export)
-        _store_command(launch_dir, "export", command, tool)
+        command = nsys_cli.export_command(_stored_commands(launch_dir)["profile"][0], report=report, export=export)
+        _store_command(launch_dir, "export", command)
         limit_s = self.finish_timeout_s
-        code, output = nsys_cli.run_limited(command, env=self.env, timeout_s=limit_s)
+        try:
+            code, output = nsys_cli.run_limited(command, env=self.env, timeout_s=limit_s)
+        except UsageError as error:
+            raise LaunchError(f"{error}; the report is kept at {report}") from error
         if code == 0 and export.is_file():
             return export
         export.unlink(missing_ok=True)
@@ -130,12 +132,16 @@ class Nsys:
         raise LaunchError(f"nsys export {what}; the report is kept at {report}" + (f":\n{said}" if said else ""))
 
 
-def _store_command(launch_dir: Path, step: str, command: Sequence[str], tool: nsys_cli.NsysTool) -> None:
-    _log.info("nsys %s: %s", step, shlex.join(command))
+def _stored_commands(launch_dir: Path) -> dict[str, Any]:
     path = launch_dir / COMMANDS_NAME
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    stored |= {"nsys_version": tool.version_text, step: list(command)}
-    path.write_text(json.dumps(stored, indent=1), encoding="utf-8")
+    commands: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return commands
+
+
+def _store_command(launch_dir: Path, step: str, command: Sequence[str], **more: str) -> None:
+    _log.info("nsys %s: %s", step, shlex.join(command))
+    stored = _stored_commands(launch_dir) | more | {step: list(command)}
+    (launch_dir / COMMANDS_NAME).write_text(json.dumps(stored, indent=1), encoding="utf-8")
 
 
 def _log_tail(launch_dir: Path) -> str:

@@ -161,10 +161,10 @@ def profile_command(tool: NsysTool, options: NsysOptions, *, report: Path, argv:
     return [*command, *argv]
 
 
-def export_command(tool: NsysTool, *, report: Path, export: Path) -> list[str]:
+def export_command(executable: str, *, report: Path, export: Path) -> list[str]:
     """`nsys export` of `report` to the SQLite file `export`."""
     return [
-        str(tool.executable),
+        executable,
         "export",
         "--type=sqlite",
         "--force-overwrite=true",
