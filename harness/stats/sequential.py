@@ -201,7 +201,7 @@ def detectable_effect(
 
 def _detectable(error: float, dof: float, smallest: float, rule: Rule) -> float:
     # Both conditions of `slower` must hold. Significance: the noncentral t that exceeds the look's own quantile with
-    # the wanted power; the usual sum of two t quantiles promises 80 % and gives 35 to 60 % (docs/statistics.md).
+    # the wanted power; the usual sum of two t quantiles promises 80 % and gives 35 to 55 % (docs/statistics.md).
     shift = float(special.nctdtrinc(dof, 1 - rule.power, t_quantile(1 - rule.level, dof)))
     return max(shift * error, smallest + t_quantile(rule.power, dof) * error)
 
