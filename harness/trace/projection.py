@@ -1,0 +1,372 @@
+"""Puts GPU work on the ranges that launched it.
+
+A GPU operation (kernel, copy, memset, graph launch) is joined to the API call of its process with its correlation id;
+correlation ids repeat between processes. Which ranges it belongs to is a matter of the rule:
+
+- `thread`, NVIDIA's: every range on the thread of the call that contains the call (start ≤ start, end ≤ end);
+- `process`: every range of the process, on any thread, that contains the call. Autograd launches the backward pass
+  from a thread of its own, so only this rule finds its kernels below the range around `backward()`.
+
+Figures of a range are inclusive unless they are called own: an operation is *owned* by one range, the tightest on the
+thread of the call, or else (by the `process` rule) the tightest on another thread. GPU time is the length of a union
+of intervals: operations overlap. An operation without an API call in the trace (launched before the capture began)
+belongs to no range, and `coverage` says how much of the GPU time did find one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from harness.trace import naming, schema
+from harness.trace.model import MEMCPY, BoolArray, Int64Array, NvtxRanges, Trace
+from harness.trace.nesting import ROOT, Nesting, innermost, levels
+
+Rule = Literal["thread", "process"]
+RULES: Final[tuple[Rule, ...]] = ("thread", "process")
+NONE: Final = -1
+
+COPY_CLASSES: Final = (
+    "h2d pageable", "h2d pinned", "h2d other", "d2h pageable", "d2h pinned", "d2h other", "device", "other",
+)  # fmt: skip
+"""Direction, and what kind of host memory: the columns of `Projection.copy_bytes` and `copy_ns`."""
+H2D: Final = (0, 1, 2)
+D2H: Final = (3, 4, 5)
+_DEVICE_KINDS: Final = (8, 10, 13)
+_SYNCHRONIZES: Final = re.compile(r"^cu(?:da)?(?:Device|Stream|Event|Ctx|Context|Thread)Synchronize$")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Links:
+    """Which ranges launched what, by both rules."""
+
+    call: Int64Array
+    """Per operation: row of the API call that launched it; NONE where the trace holds none."""
+    sync_calls: Int64Array
+    """Rows of the API calls that synchronise: their thread waits for the GPU."""
+    range_row: Int64Array
+    """Per pair: the tightest placed range on one thread around the call (its ancestors contain the call too), or a
+    detached range around it."""
+    event: Int64Array
+    """Per pair: row of the operation; from `len(operations)` on, position in `sync_calls`."""
+    same_thread: BoolArray
+    """Per pair: whether it is the calling thread's range."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Projection:
+    """GPU work of each range (one row a range, in the order of `NvtxRanges`) by one rule."""
+
+    rule: Rule
+    operations: Int64Array
+    gpu_ns: Int64Array
+    """Time in which at least one of its operations ran."""
+    first_ns: Int64Array
+    """Start of its first operation; 0 where it has none."""
+    last_ns: Int64Array
+    """End of its last operation; 0 where it has none."""
+    launch_delay_ns: Int64Array
+    """From the start of the call to the start of the operation, summed over its operations."""
+    copy_bytes: Int64Array
+    """Shape (ranges, len(COPY_CLASSES))."""
+    copy_ns: Int64Array
+    """Time of these copies, summed: bytes over it is the bandwidth."""
+    sync_ns: Int64Array
+    """Time that its threads spent in synchronising API calls."""
+    own_operations: Int64Array
+    own_gpu_ns: Int64Array
+    owner: Int64Array
+    """Per operation: the range that owns it; NONE for none."""
+
+    @property
+    def projected_ns(self) -> Int64Array:
+        """First start to last end, as NVIDIA's projection reports a range's duration on the GPU."""
+        return self.last_ns - self.first_ns
+
+    @property
+    def h2d_bytes(self) -> Int64Array:
+        total: Int64Array = self.copy_bytes[:, H2D].sum(axis=1)
+        return total
+
+    @property
+    def d2h_bytes(self) -> Int64Array:
+        total: Int64Array = self.copy_bytes[:, D2H].sum(axis=1)
+        return total
+
+
+def link(trace: Trace, nesting: Nesting) -> Links:
+    """Find the launching call of every operation and the ranges around every such call."""
+    call = launching_calls(trace)
+    sync_calls = _synchronizing_calls(trace)
+    launched = np.flatnonzero(call != NONE)
+    events = np.concatenate((launched, len(call) + np.arange(len(sync_calls))))
+    event_call = np.concatenate((call[launched], sync_calls))
+    tid, start, end = (column[event_call] for column in (trace.api.global_tid, trace.api.start_ns, trace.api.end_ns))
+    found = _tightest(trace.ranges, nesting, tid, start, end)
+    parts = [
+        _Pairs.of(found, events, same_thread=True),
+        _detached_pairs(trace.ranges, nesting, events, tid, start, end),
+    ]
+    # By the process rule: the same search on each other thread of the process that has ranges.
+    for other in np.unique(trace.ranges.global_tid[~nesting.detached]).tolist():
+        pid = other & schema.GLOBAL_PID_MASK
+        asked = np.flatnonzero((tid & schema.GLOBAL_PID_MASK == pid) & (tid != other))
+        thread = np.full(len(asked), other, dtype=np.int64)
+        found = _tightest(trace.ranges, nesting, thread, start[asked], end[asked])
+        parts.append(_Pairs.of(found, events[asked], same_thread=False))
+    return Links(
+        call=call,
+        sync_calls=sync_calls,
+        range_row=np.concatenate([part.range_row for part in parts]),
+        event=np.concatenate([part.event for part in parts]),
+        same_thread=np.concatenate([part.same_thread for part in parts]),
+    )
+
+
+def project(trace: Trace, nesting: Nesting, links: Links, rule: Rule) -> Projection:
+    """The figures of every range by `rule`; see the module's head for what belongs to what."""
+    operations, api, count = trace.operations, trace.api, len(trace.ranges)
+    chosen = links.same_thread if rule == "thread" else np.ones(len(links.event), dtype=np.bool_)
+    range_row, event = links.range_row[chosen], links.event[chosen]
+    is_sync = event >= len(operations)
+    sync_row, sync_call = range_row[is_sync], links.sync_calls[event[is_sync] - len(operations)]
+    row, operation = range_row[~is_sync], event[~is_sync]
+    # A detached range stands alone: what is in it reaches its parent by the parent's own pairs.
+    above = np.where(nesting.detached, ROOT, nesting.parent)
+    tree = _Tree(above=above, levels=[rows[above[rows] != ROOT] for rows in levels(nesting.depth)])
+    owner = _owners(trace.ranges, nesting, links, len(operations), rule)
+    owned = np.flatnonzero(owner != NONE)
+    start, end = operations.start_ns, operations.end_ns
+    per_range = np.bincount(row, minlength=count)
+    first = _scattered(np.minimum, row, start[operation], count, np.iinfo(np.int64).max)
+    last = _scattered(np.maximum, row, end[operation], count, np.iinfo(np.int64).min)
+    operations_of = tree.carried(np.add, per_range)
+    busy = operations_of > 0
+    copy_bytes, copy_ns = _copies(trace, tree, row, operation)
+    delay = start[operation] - api.start_ns[links.call[operation]]
+    return Projection(
+        rule=rule,
+        operations=operations_of,
+        gpu_ns=_inclusive_union(tree, row, operation, start, end, operations.global_pid),
+        first_ns=np.where(busy, tree.carried(np.minimum, first), 0),
+        last_ns=np.where(busy, tree.carried(np.maximum, last), 0),
+        launch_delay_ns=tree.carried(np.add, _scattered(np.add, row, delay, count, 0)),
+        copy_bytes=copy_bytes,
+        copy_ns=copy_ns,
+        sync_ns=_inclusive_union(tree, sync_row, sync_call, api.start_ns, api.end_ns, api.global_tid),
+        own_operations=np.bincount(owner[owned], minlength=count),
+        own_gpu_ns=_union_by_range(count, owner[owned], owned, start, end),
+        owner=owner,
+    )
+
+
+def coverage(trace: Trace, links: Links, rule: Rule) -> float:
+    """Share of the GPU time, operation by operation, that belongs to some range by `rule`; 0 without GPU work."""
+    operations = trace.operations
+    duration_ns = operations.end_ns - operations.start_ns
+    event = links.event[links.same_thread] if rule == "thread" else links.event
+    found = np.zeros(len(operations), dtype=np.bool_)
+    found[event[event < len(operations)]] = True
+    total = int(duration_ns.sum())
+    return int(duration_ns[found].sum()) / total if total else 0.0
+
+
+def launching_calls(trace: Trace) -> Int64Array:
+    """Per operation: row of the API call of its process with its correlation id; NONE for none."""
+    operations, api = trace.operations, trace.api
+    found = np.full(len(operations), NONE, dtype=np.int64)
+    call_pids = api.global_tid & schema.GLOBAL_PID_MASK
+    for pid in np.unique(operations.global_pid).tolist():
+        mine = np.flatnonzero((operations.global_pid == pid) & (operations.correlation_id >= 0))
+        calls = np.flatnonzero((call_pids == pid) & (api.correlation_id >= 0))
+        if len(mine) and len(calls):
+            found[mine] = _matched(operations.correlation_id[mine], api.correlation_id[calls], calls)
+    return found
+
+
+def _matched(wanted: Int64Array, ids: Int64Array, rows: Int64Array) -> Int64Array:
+    """The first of `rows` whose id is wanted; NONE for none. Ids count up in a process, so a table serves mostly."""
+    low, high = int(ids.min()), int(ids.max())
+    if high - low <= 8 * len(ids) + 1_000_000:
+        table = np.full(high - low + 1, NONE, dtype=np.int64)
+        table[ids[::-1] - low] = rows[::-1]
+        known = (wanted >= low) & (wanted <= high)
+        return np.where(known, table[np.where(known, wanted - low, 0)], NONE)
+    order = np.argsort(ids, kind="stable")
+    position = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
+    return np.where(ids[order][position] == wanted, rows[order][position], NONE)
+
+
+def _synchronizing_calls(trace: Trace) -> Int64Array:
+    used = np.unique(trace.api.name_id)
+    names = [name for name in used.tolist() if name >= 0 and _SYNCHRONIZES.match(naming.api_name(trace.strings[name]))]
+    return np.flatnonzero(np.isin(trace.api.name_id, names))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Pairs:
+    range_row: Int64Array
+    event: Int64Array
+    same_thread: BoolArray
+
+    @classmethod
+    def of(cls, found: Int64Array, events: Int64Array, *, same_thread: bool) -> _Pairs:
+        inside = found != ROOT
+        rows = found[inside]
+        return cls(range_row=rows, event=events[inside], same_thread=np.full(len(rows), same_thread))
+
+
+def _tightest(ranges: NvtxRanges, nesting: Nesting, tid: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """The tightest placed range on each thread that contains [start, end]; ROOT for none."""
+    found = innermost(ranges, nesting, tid, start)
+    while True:
+        over = np.flatnonzero(found != ROOT)
+        over = over[ranges.end_ns[found[over]] < end[over]]
+        if not len(over):
+            return found
+        found[over] = nesting.parent[found[over]]
+
+
+def _detached_pairs(
+    ranges: NvtxRanges, nesting: Nesting, events: Int64Array, tid: Int64Array, start: Int64Array, end: Int64Array
+) -> _Pairs:
+    """Every (detached range, event of its process inside it)."""
+    parts = [_Pairs.of(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), same_thread=False)]
+    detached = np.flatnonzero(nesting.detached)
+    pids, event_pids = ranges.global_tid[detached] & schema.GLOBAL_PID_MASK, tid & schema.GLOBAL_PID_MASK
+    for pid in np.unique(pids).tolist():
+        rows = detached[pids == pid]
+        mine = np.flatnonzero(event_pids == pid)
+        mine = mine[np.argsort(start[mine], kind="stable")]
+        low = np.searchsorted(start[mine], ranges.start_ns[rows], side="left")
+        high = np.searchsorted(start[mine], ranges.end_ns[rows], side="right")
+        sizes = high - low
+        row = np.repeat(rows, sizes)
+        event = mine[np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)]
+        inside = end[event] <= ranges.end_ns[row]
+        row, event = row[inside], event[inside]
+        parts.append(_Pairs(range_row=row, event=events[event], same_thread=tid[event] == ranges.global_tid[row]))
+    return _Pairs(
+        range_row=np.concatenate([part.range_row for part in parts]),
+        event=np.concatenate([part.event for part in parts]),
+        same_thread=np.concatenate([part.same_thread for part in parts]),
+    )
+
+
+def _owners(ranges: NvtxRanges, nesting: Nesting, links: Links, operations: int, rule: Rule) -> Int64Array:
+    """The range that owns each operation. Of candidates: the calling thread's, then a placed one, then the tightest."""
+    owner = np.full(operations, NONE, dtype=np.int64)
+    candidates = links.event < operations
+    placed = ~nesting.detached[links.range_row]
+    plain = candidates & links.same_thread & placed
+    owner[links.event[plain]] = links.range_row[plain]
+    left = np.flatnonzero(candidates & ~plain & (links.same_thread | (rule == "process")))
+    left = left[owner[links.event[left]] == NONE]
+    rows = links.range_row[left]
+    duration_ns = ranges.end_ns[rows] - ranges.start_ns[rows]
+    # Of equals, the later row: it is the inner one. The best comes last and overwrites the others.
+    order = np.lexsort((rows, -duration_ns, placed[left], links.same_thread[left]))
+    owner[links.event[left[order]]] = rows[order]
+    return owner
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Tree:
+    above: Int64Array
+    levels: list[Int64Array]
+    """Rows with a parent, by depth."""
+
+    def carried(self, ufunc: np.ufunc, values: Int64Array) -> Int64Array:
+        """Each row's value combined with those of all rows below it."""
+        values = values.copy()
+        for rows in reversed(self.levels):
+            ufunc.at(values, self.above[rows], values[rows])
+        return values
+
+
+def _scattered(ufunc: np.ufunc, rows: Int64Array, values: Int64Array, count: int, initial: int) -> Int64Array:
+    combined = np.full(count, initial, dtype=np.int64)
+    ufunc.at(combined, rows, values)
+    return combined
+
+
+def _copies(trace: Trace, tree: _Tree, row: Int64Array, operation: Int64Array) -> tuple[Int64Array, Int64Array]:
+    operations, count = trace.operations, len(trace.ranges)
+    size = np.zeros((count, len(COPY_CLASSES)), dtype=np.int64)
+    time = np.zeros((count, len(COPY_CLASSES)), dtype=np.int64)
+    copies = operations.kind[operation] == MEMCPY
+    row, operation = row[copies], operation[copies]
+    classes = copy_classes(trace)[operation]
+    for one in np.unique(classes).tolist():
+        rows, of_class = row[classes == one], operation[classes == one]
+        duration_ns = operations.end_ns[of_class] - operations.start_ns[of_class]
+        size[:, one] = tree.carried(np.add, _scattered(np.add, rows, operations.bytes[of_class], count, 0))
+        time[:, one] = tree.carried(np.add, _scattered(np.add, rows, duration_ns, count, 0))
+    return size, time
+
+
+def copy_classes(trace: Trace) -> Int64Array:
+    """Per operation: index into COPY_CLASSES; meaningless for what is no copy."""
+    operations = trace.operations
+    to_device = np.isin(operations.copy_kind, schema.H2D_KINDS)
+    to_host = np.isin(operations.copy_kind, schema.D2H_KINDS)
+    host = np.where(to_device, operations.src_kind, operations.dst_kind)
+    memory = np.select([host == schema.PAGEABLE, host == schema.PINNED], [0, 1], 2)
+    on_device = np.isin(operations.copy_kind, _DEVICE_KINDS)
+    return np.select([to_device, to_host, on_device], [memory, 3 + memory, np.full_like(memory, 6)], 7)
+
+
+def _inclusive_union(
+    tree: _Tree, row: Int64Array, event: Int64Array, start: Int64Array, end: Int64Array, owner_id: Int64Array
+) -> Int64Array:
+    """Per range: length of the union of the events of its pairs and of all ranges below it.
+
+    An event that overlaps no other one (`owner_id` says among which) adds its whole length wherever it counts, so a
+    sum carried up the tree does for those; only the others are spread over all ranges around them.
+    """
+    count = len(tree.above)
+    crowded = _overlapping(start, end, owner_id)[event]
+    plain = ~crowded
+    alone = _scattered(np.add, row[plain], (end - start)[event[plain]], count, 0)
+    total = tree.carried(np.add, alone)
+    row, event = row[crowded], event[crowded]
+    rows, events = [row], [event]
+    while len(row):
+        row = tree.above[row]
+        row, event = row[row != ROOT], event[row != ROOT]
+        rows.append(row)
+        events.append(event)
+    return total + _union_by_range(count, np.concatenate(rows), np.concatenate(events), start, end)
+
+
+def _overlapping(start: Int64Array, end: Int64Array, owner_id: Int64Array) -> BoolArray:
+    """Whether each event overlaps another of its owner; events are ordered by start."""
+    crowded = np.zeros(len(start), dtype=np.bool_)
+    for one in np.unique(owner_id).tolist():
+        mine = np.flatnonzero(owner_id == one)
+        begins, reached = start[mine], np.maximum.accumulate(end[mine])
+        crowded[mine[1:]] |= begins[1:] < reached[:-1]
+        crowded[mine[:-1]] |= begins[1:] < end[mine[:-1]]
+    return crowded
+
+
+def _union_by_range(count: int, row: Int64Array, event: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """Per range: length of the union of the events paired with it. Events are ordered by start."""
+    total = np.zeros(count, dtype=np.int64)
+    if not len(row):
+        return total
+    order = np.lexsort((event, row))
+    row, event = row[order], event[order]
+    begins, ends = start[event], end[event]
+    # Each range gets a stretch of time of its own, so that one running maximum serves all.
+    first = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
+    extent = np.maximum.reduceat(ends, first) - begins[first]
+    shift = np.cumsum(extent) - extent - begins[first]
+    shift = np.repeat(shift, np.diff(np.concatenate((first, [len(row)]))))
+    begins, ends = begins + shift, ends + shift
+    reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1]))
+    np.add.at(total, row, np.maximum(ends - np.maximum(begins, reached), 0))
+    return total

@@ -1,0 +1,198 @@
+"""Projection against a brute-force reading of its rules, and against figures from NVIDIA's tools on real exports."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import any_intervals, make_ranges, make_trace, push_pop_intervals
+
+from harness.trace import schema
+from harness.trace.model import GRAPH, KERNEL, MEMCPY, MEMSET, Trace
+from harness.trace.nesting import nest, range_tree
+from harness.trace.projection import COPY_CLASSES, NONE, RULES, Rule, coverage, launching_calls, link, project
+from harness.trace.reader import read_trace
+
+EXPORTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
+needs_exports = pytest.mark.skipif(not EXPORTS.is_dir(), reason="the shared real exports are not here")
+
+A1, A2, B1 = schema.global_tid(10, 1), schema.global_tid(10, 2), schema.global_tid(20, 1)
+THREADS = (A1, A2, B1)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Trace:
+    """Two processes, one with two threads; correlation ids collide between the processes."""
+    rows, threads, kinds = [], [], []
+    for tid in THREADS:
+        for interval in draw(push_pop_intervals(most=10)):
+            rows.append(interval)
+            threads.append(tid)
+            kinds.append(True)
+        for interval in draw(any_intervals)[:2]:
+            rows.append(interval)
+            threads.append(tid)
+            kinds.append(False)
+    calls, operations = [], []
+    correlation = dict.fromkeys((A1 & schema.GLOBAL_PID_MASK, B1 & schema.GLOBAL_PID_MASK), 0)
+    spread = draw(st.sampled_from([1, 10**9]))
+    for tid, start, length, name, launched in draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(THREADS),
+                st.integers(-8, 25),
+                st.integers(1, 6),
+                st.sampled_from(["cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020"]),
+                st.integers(0, 2),
+            ),
+            max_size=12,
+        )
+    ):
+        pid = tid & schema.GLOBAL_PID_MASK
+        correlation[pid] += spread
+        calls.append((start, start + length, name, tid, correlation[pid]))
+        for _ in range(launched):
+            begin = start + draw(st.integers(0, 9))
+            kind = draw(st.sampled_from([KERNEL, MEMCPY, MEMSET, GRAPH]))
+            size, copy_kind = (draw(st.integers(1, 9)), draw(st.integers(0, 3))) if kind == MEMCPY else (0, -1)
+            host = draw(st.sampled_from([0, 1, 4]))
+            end = begin + draw(st.integers(0, 6))
+            operations.append((kind, begin, end, pid, correlation[pid], size, copy_kind, host))
+    if draw(st.booleans()):
+        operations.append((KERNEL, 0, 5, A1 & schema.GLOBAL_PID_MASK, 77, 0, -1, 0))  # launched before the capture
+    return make_trace(make_ranges(rows, threads=threads, push_pop=kinds), calls=calls, operations=operations)
+
+
+def covered(intervals: list[tuple[int, int]]) -> int:
+    return len({ns for start, end in intervals for ns in range(start, end)})
+
+
+def brute_force(trace: Trace, rule: Rule) -> dict[str, list[int]]:
+    """Every (range, operation) pair by the words of the rule."""
+    ranges, api, ops = trace.ranges, trace.api, trace.operations
+    calls = {
+        (int(tid) & schema.GLOBAL_PID_MASK, int(corr)): row
+        for row, (tid, corr) in reversed(list(enumerate(zip(api.global_tid, api.correlation_id, strict=True))))
+    }
+    call_of = [
+        calls.get((int(pid), int(corr)), NONE) for pid, corr in zip(ops.global_pid, ops.correlation_id, strict=True)
+    ]
+
+    def contains(row: int, call: int) -> bool:
+        same = ranges.global_tid[row] == api.global_tid[call]
+        process = ranges.global_tid[row] & schema.GLOBAL_PID_MASK == api.global_tid[call] & schema.GLOBAL_PID_MASK
+        inside = ranges.start_ns[row] <= api.start_ns[call] and api.end_ns[call] <= ranges.end_ns[row]
+        return bool((same if rule == "thread" else process) and inside)
+
+    result: dict[str, list[int]] = defaultdict(list)
+    for row in range(len(ranges)):
+        mine = [op for op, call in enumerate(call_of) if call != NONE and contains(row, call)]
+        spans = [(int(ops.start_ns[op]), int(ops.end_ns[op])) for op in mine]
+        syncs = [
+            (tid, int(api.start_ns[call]), int(api.end_ns[call]))
+            for call, tid in enumerate(api.global_tid)
+            if "Synchronize" in trace.strings[api.name_id[call]] and contains(row, call)
+        ]
+        result["operations"].append(len(mine))
+        result["gpu_ns"].append(covered(spans))
+        result["first_ns"].append(min((start for start, _ in spans), default=0))
+        result["last_ns"].append(max((end for _, end in spans), default=0))
+        result["launch_delay_ns"].append(sum(int(ops.start_ns[op] - api.start_ns[call_of[op]]) for op in mine))
+        copies = [op for op in mine if ops.kind[op] == MEMCPY]
+        result["h2d_bytes"].append(sum(int(ops.bytes[op]) for op in copies if ops.copy_kind[op] in (1, 3)))
+        result["d2h_bytes"].append(sum(int(ops.bytes[op]) for op in copies if ops.copy_kind[op] == 2))
+        pinned = COPY_CLASSES.index("h2d pinned")
+        chosen = [op for op in copies if ops.copy_kind[op] in (1, 3) and ops.src_kind[op] == 1]
+        result[f"copy_bytes {pinned}"].append(sum(int(ops.bytes[op]) for op in chosen))
+        # Calls of one thread are serial in a real trace; threads wait at the same time, and each wait counts.
+        result["sync_ns"].append(
+            sum(covered([(start, end) for owner, start, end in syncs if owner == tid]) for tid in THREADS)
+        )
+    return result
+
+
+@given(scenes(), st.sampled_from(RULES))
+@settings(max_examples=30)
+def test_inclusive_figures_follow_the_rule(trace: Trace, rule: Rule) -> None:
+    nesting = nest(trace.ranges)
+    links = link(trace, nesting)
+    projection = project(trace, nesting, links, rule)
+    for figure, expected in brute_force(trace, rule).items():
+        name, _, column = figure.partition(" ")
+        values = getattr(projection, name)
+        assert (values[:, int(column)] if column else values).tolist() == expected, figure
+
+
+@given(scenes(), st.sampled_from(RULES))
+@settings(max_examples=30)
+def test_each_operation_has_one_owner_if_any(trace: Trace, rule: Rule) -> None:
+    ranges, api, operations = trace.ranges, trace.api, trace.operations
+    nesting = nest(ranges)
+    links = link(trace, nesting)
+    projection = project(trace, nesting, links, rule)
+    found = 0
+    for op, (call, owner) in enumerate(zip(links.call.tolist(), projection.owner.tolist(), strict=True)):
+        candidates = [] if call == NONE else [
+            row
+            for row in range(len(ranges))
+            if ranges.start_ns[row] <= api.start_ns[call]
+            and api.end_ns[call] <= ranges.end_ns[row]
+            and (
+                ranges.global_tid[row] == api.global_tid[call]
+                or (rule == "process" and (ranges.global_tid[row] ^ api.global_tid[call]) & schema.GLOBAL_PID_MASK == 0)
+            )
+        ]  # fmt: skip
+
+        def preference(row: int, call: int = call) -> tuple[bool, bool, int]:
+            own_thread = bool(ranges.global_tid[row] == api.global_tid[call])
+            return own_thread, not nesting.detached[row], -int(ranges.end_ns[row] - ranges.start_ns[row])
+
+        if not candidates:
+            assert owner == NONE
+        else:
+            found += int(operations.end_ns[op] - operations.start_ns[op])
+            assert preference(owner) == max(map(preference, candidates))
+    total = int((operations.end_ns - operations.start_ns).sum())
+    assert coverage(trace, links, rule) == (found / total if total else 0)
+    for row in range(len(ranges)):
+        mine = np.flatnonzero(projection.owner == row)
+        spans = list(zip(operations.start_ns[mine].tolist(), operations.end_ns[mine].tolist(), strict=True))
+        assert projection.own_gpu_ns[row] == covered(spans)
+        assert projection.own_operations[row] == len(mine)
+
+
+@needs_exports
+def test_the_backward_pass_is_found_by_process() -> None:
+    trace = read_trace(EXPORTS / "pytorch_steps_2025.1.sqlite")
+    tree = range_tree(trace)
+    backward = [row for row, path in enumerate(tree.path_id) if tree.paths.name[path] == "Backward"]
+    links = link(trace, tree.nesting)
+    by_thread, by_process = (project(trace, tree.nesting, links, rule) for rule in RULES)
+    assert by_thread.operations[backward].tolist() == [279, 57, 57, 57, 57]
+    assert by_process.operations[backward].tolist() == [1726, 1504, 1504, 1504, 1504]
+    assert sum(by_thread.operations[backward]) == 507
+    assert sum(by_process.operations[backward]) == 7_742
+    last = backward[-1]
+    assert round((trace.ranges.end_ns - trace.ranges.start_ns)[last] / 1e6) == 79
+    assert round(by_process.projected_ns[last] / 1e6) == round(by_thread.projected_ns[last] / 1e6) == 155
+    assert coverage(trace, links, "process") == 1.0
+    assert coverage(trace, links, "thread") < 0.7
+
+
+@needs_exports
+def test_correlation_ids_are_joined_within_a_process() -> None:
+    trace = read_trace(EXPORTS / "torchrun_2rank_base_2026.2.sqlite")
+    kernels = trace.operations.kind == KERNEL
+    assert int((launching_calls(trace)[kernels] != NONE).sum()) == 3_986
+
+
+@needs_exports
+def test_graph_launches_are_operations() -> None:
+    operations = read_trace(EXPORTS / "cuda_graphs_2024.6.sqlite").operations
+    duration_ns = operations.end_ns - operations.start_ns
+    assert int(duration_ns[operations.kind == KERNEL].sum()) == 78_270
+    assert int(duration_ns[operations.kind == GRAPH].sum()) == 7_811_141_695
