@@ -47,6 +47,11 @@ class Capture:
     def has_steps(self) -> bool:
         return self.steps.name is not None
 
+    @property
+    def unit(self) -> str:
+        """What a mean over rows is called."""
+        return "per step" if self.has_steps else "per rank"
+
     # ---- steps -----------------------------------------------------------------------------------------------------
 
     def row_of(self, times_ns: Int64Array, global_ids: Int64Array) -> Int64Array:
@@ -119,9 +124,16 @@ class Capture:
 
     @cached_property
     def api_range(self) -> Int64Array:
-        """The tightest range around each API call."""
-        api = self.trace.api
-        return innermost(self.trace.ranges, self.tree.nesting, api.global_tid, api.start_ns)
+        """The tightest range around each API call: of its thread, or else of the thread that runs its step.
+
+        Autograd launches the backward pass from a thread that has no ranges.
+        """
+        api, ranges, nesting = self.trace.api, self.trace.ranges, self.tree.nesting
+        found = innermost(ranges, nesting, api.global_tid, api.start_ns)
+        left = np.flatnonzero((found == NONE) & (self.api_row != NONE))
+        step_thread = self.steps.global_tid[self.api_row[left]]
+        found[left] = innermost(ranges, nesting, step_thread, api.start_ns[left])
+        return found
 
     @cached_property
     def op_range(self) -> Int64Array:

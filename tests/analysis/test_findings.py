@@ -188,9 +188,9 @@ def test_gpu_idle_names_the_range_the_host_was_in() -> None:
     assert only(without_gpu, "gpu_idle") is None
 
 
-def tiny_scene(count: int, *, duration: int, gap: int) -> Scene:
+def tiny_scene(count: int, *, duration: int, gap: int, step: int = 20 * MS) -> Scene:
     scene = Scene()
-    scene.range("step", 0, 100 * MS)
+    scene.range("step", 0, step)
     for index in range(count):
         start = MS + index * (duration + gap)
         scene.kernel("add", start, start + duration, launched=start - 5 * US)
@@ -202,6 +202,7 @@ def test_tiny_kernels_cost_the_gaps_before_them() -> None:
     assert finding is not None
     assert finding.ns_per_step == 200 * 6 * US
     assert finding.evidence.figures["kernels"] == 200
+    assert only(tiny_scene(201, duration=2 * US, gap=6 * US, step=70 * MS), "tiny_kernels") is None  # 1.7 %
     assert only(tiny_scene(201, duration=2 * US, gap=0), "tiny_kernels") is None  # queued ahead: no waste
     assert only(tiny_scene(201, duration=6 * US, gap=6 * US), "tiny_kernels") is None
     assert only(tiny_scene(100, duration=2 * US, gap=6 * US), "tiny_kernels") is None
@@ -271,6 +272,7 @@ def test_outlying_steps_first_and_later() -> None:
     assert later is not None
     assert later.summary.startswith("a later step")
     assert only(steps_scene([74, 50, 50, 50]), "outlying_step") is None
+    assert only(steps_scene([50, 30, 70, 40, 90]), "outlying_step") is None  # scattered, none far from the rest
     assert only(steps_scene([300, 50, 50]), "outlying_step", dropped=(0,)) is None  # two are too few to judge by
 
 

@@ -25,7 +25,7 @@ def check(capture: Capture) -> list[Finding]:
         Finding(
             rule="automatic_collection",
             summary=f"the interpreter collected garbage by itself {len(chosen)} times inside steps, "
-            f"{milliseconds(per_step)} per step",
+            f"{milliseconds(per_step)} {capture.unit}",
             advice="gc.freeze() after building the model and gc.disable() in the loop, with gc.collect() every few "
             "hundred steps at a point of your choice (at the same step on every rank)",
             ns_per_step=per_step,

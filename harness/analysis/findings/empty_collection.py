@@ -33,7 +33,7 @@ def check(capture: Capture) -> list[Finding]:
         Finding(
             rule="empty_collection",
             summary=f"{len(chosen)} garbage collections freed {freed:,} objects in all and took "
-            f"{milliseconds(per_step)} per step",
+            f"{milliseconds(per_step)} {capture.unit}",
             advice="collect only after something large was released, or not in every step; gc.freeze() after building "
             "the model takes its objects out of later collections",
             ns_per_step=per_step,

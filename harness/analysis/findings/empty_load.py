@@ -24,7 +24,7 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="empty_load",
-            summary=f"{len(empty)} loads or offloads moved no byte and took {milliseconds(per_step)} per step",
+            summary=f"{len(empty)} loads or offloads moved no byte and took {milliseconds(per_step)} {capture.unit}",
             advice="skip the call when its state already lies where it is wanted: check that offloading is enabled "
             "before walking modules, parameters or optimizer state",
             ns_per_step=per_step,

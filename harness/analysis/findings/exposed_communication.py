@@ -27,7 +27,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="exposed_communication",
-            summary=f"{milliseconds(per_step)} per step ({share:.0%}) of communication had no other GPU work beside it",
+            summary=f"{milliseconds(per_step)} {capture.unit} ({share:.0%}) of communication had no other GPU work "
+            "beside it",
             advice="prefetch collectives further ahead (FSDP2: set_modules_to_forward_prefetch), reduce gradients in "
             "larger buckets, or give each step more compute per byte sent",
             ns_per_step=per_step,

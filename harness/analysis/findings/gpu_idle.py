@@ -31,7 +31,7 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="gpu_idle",
-            summary=f"the GPU idled {milliseconds(per_step)} per step ({share:.0%})"
+            summary=f"the GPU idled {milliseconds(per_step)} {capture.unit} ({share:.0%})"
             + (f", most of it while the host was in {rows[0].name}" if rows else ""),
             advice="launch this range's work earlier, overlap it with GPU work (another stream, a prefetching loader), "
             "or take it out of the step",

@@ -12,7 +12,9 @@ from harness.analysis.findings.finding import Evidence, EvidenceRow, Finding, mi
 from harness.trace.model import BoolArray, FloatArray, Int64Array
 
 FACTOR = 1.5
-"""How many medians a step must take."""
+"""How many medians a step must take,"""
+MIN_DEVIATIONS = 8
+"""and how many median absolute deviations it must lie above the median: short steps scatter by themselves."""
 MIN_STEPS = 3
 """Fewer kept steps than that say nothing about what is usual."""
 
@@ -22,8 +24,8 @@ def check(capture: Capture) -> list[Finding]:
     if not capture.has_steps:
         return []
     rows = capture.steps
-    excess = excess_ns(capture)
-    outlying = excess > (FACTOR - 1) * (rows.duration_ns - excess)
+    excess, deviation = excess_ns(capture)
+    outlying = (excess > (FACTOR - 1) * (rows.duration_ns - excess)) & (excess > MIN_DEVIATIONS * deviation)
     if not outlying.any():
         return []
     first = _first_of_rank(capture)
@@ -43,16 +45,20 @@ def check(capture: Capture) -> list[Finding]:
     return findings
 
 
-def excess_ns(capture: Capture) -> FloatArray:
-    """Per row: ns above the median of its rank's kept steps; 0 for truncated steps and ranks with too few."""
+def excess_ns(capture: Capture) -> tuple[FloatArray, FloatArray]:
+    """Per row: ns above the median of its rank's kept steps, and their median absolute deviation.
+
+    0 for truncated steps and for ranks with too few steps.
+    """
     rows = capture.steps
-    excess = np.zeros(len(rows))
+    excess, deviation = np.zeros(len(rows)), np.zeros(len(rows))
     for rank in np.unique(rows.rank):
         usual = rows.duration_ns[capture.kept & (rows.rank == rank)]
         if len(usual) >= MIN_STEPS:
             own = (rows.rank == rank) & capture.complete
             excess[own] = rows.duration_ns[own] - np.median(usual)
-    return excess
+            deviation[own] = np.median(np.abs(usual - np.median(usual)))
+    return excess, deviation
 
 
 def _first_of_rank(capture: Capture) -> BoolArray:
@@ -69,7 +75,8 @@ def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str
     return Finding(
         rule="outlying_step",
         summary=f"{what} took up to {rows.duration_ns[worst] / usual:.1f} times as long as the others "
-        f"({milliseconds(int(rows.duration_ns[worst]))} instead of {milliseconds(float(usual))})",
+        f"({milliseconds(int(rows.duration_ns[worst]))} instead of {milliseconds(float(usual))}), "
+        f"{milliseconds(per_step)} per captured step",
         advice=advice,
         ns_per_step=per_step,
         evidence=Evidence(

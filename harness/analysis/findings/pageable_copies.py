@@ -40,8 +40,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="pageable_copies",
-            summary=f"{len(chosen)} copies moved {megabytes(capture.per_step(size))} per step through pageable memory "
-            f"at {bandwidth:.1f} GB/s, {milliseconds(per_step)} per step",
+            summary=f"{len(chosen)} copies moved {megabytes(capture.per_step(size))} {capture.unit} through pageable "
+            f"memory at {bandwidth:.1f} GB/s, {milliseconds(per_step)} {capture.unit}",
             advice="keep the host side in pinned memory (pin_memory=True) and copy with non_blocking=True on a stream "
             "of its own",
             ns_per_step=per_step,

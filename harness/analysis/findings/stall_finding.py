@@ -20,8 +20,8 @@ def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: 
     return [
         Finding(
             rule=rule,
-            summary=f"{len(found)} {what}: the GPU idled {milliseconds(per_step)} per step until the next "
-            f"launch arrived, the host was held {milliseconds(capture.per_step(blocked))} per step",
+            summary=f"{len(found)} {what}: the GPU idled {milliseconds(per_step)} {capture.unit} until the next "
+            f"launch arrived, the host was held {milliseconds(capture.per_step(blocked))} {capture.unit}",
             advice=advice,
             ns_per_step=per_step,
             evidence=Evidence(

@@ -15,6 +15,8 @@ from harness.trace.model import KERNEL, Int64Array
 TINY_NS = 5_000
 MAX_GAP_NS = 50_000
 MIN_PER_STEP = 100
+MIN_SHARE = 0.02
+"""Of the step, in the gaps: below it other things come first."""
 
 
 def check(capture: Capture) -> list[Finding]:
@@ -28,11 +30,13 @@ def check(capture: Capture) -> list[Finding]:
         return []
     total = int(gap[chosen].sum())
     per_step = capture.per_step(total)
+    if per_step < MIN_SHARE * capture.mean_step_ns:
+        return []
     return [
         Finding(
             rule="tiny_kernels",
-            summary=f"{capture.per_step(len(chosen)):,.0f} kernels per step ran under {TINY_NS // 1000} µs after the "
-            f"GPU had waited for their launch, {milliseconds(per_step)} per step in the gaps",
+            summary=f"{capture.per_step(len(chosen)):,.0f} kernels {capture.unit} ran under {TINY_NS // 1000} µs after "
+            f"the GPU had waited for their launch, {milliseconds(per_step)} {capture.unit} in the gaps",
             advice="launch fewer and larger kernels: torch.compile, CUDA graphs, fused or foreach optimizers, batched "
             "small operations",
             ns_per_step=per_step,

@@ -24,6 +24,7 @@ from harness.trace import schema
 from harness.trace.export.tables import KIND_NAMES
 from harness.trace.model import GRAPH, KERNEL, MEMCPY, NO_NAME, NO_RANK, Int64Array, Trace
 from harness.trace.nesting import RangeTree
+from harness.trace.projection import NONE, launching_calls
 
 _ROWS: Final = 50_000
 _FIRST_TRACK: Final = 1 << 24
@@ -222,7 +223,9 @@ class _Writer:
     def flows(self) -> Iterator[str]:
         """An arrow from inside the launching call to the start of the operation."""
         api, operations = self._trace.api, self._trace.operations
-        launched, call = launching_calls(self._trace)
+        call_of = launching_calls(self._trace)
+        launched = np.flatnonzero(call_of != NONE)
+        call = call_of[launched]
         columns = (
             api.start_ns[call] - self._zero,
             api.global_tid[call],
@@ -261,19 +264,3 @@ def _rows(columns: Iterable[np.ndarray]) -> Iterator[tuple]:  # type: ignore[typ
     columns = tuple(columns)
     for first in range(0, len(columns[0]), _ROWS):
         yield from zip(*(column[first : first + _ROWS].tolist() for column in columns), strict=True)
-
-
-def launching_calls(trace: Trace) -> tuple[Int64Array, Int64Array]:
-    """GPU operations whose launch is in the trace, and the API call of each."""
-    api, operations = trace.api, trace.operations
-    pids = np.unique(np.concatenate((api.global_tid & schema.GLOBAL_PID_MASK, operations.global_pid)))
-    empty = np.empty(0, dtype=np.int64)
-    if not len(api) or not len(operations):
-        return empty, empty
-    span = int(max(api.correlation_id.max(), operations.correlation_id.max())) + 2
-    call_keys = np.searchsorted(pids, api.global_tid & schema.GLOBAL_PID_MASK) * span + api.correlation_id
-    keys = np.searchsorted(pids, operations.global_pid) * span + operations.correlation_id
-    order = np.argsort(call_keys, kind="stable")
-    at = np.minimum(np.searchsorted(call_keys[order], keys), len(order) - 1)
-    found = (call_keys[order][at] == keys) & (operations.correlation_id >= 0)
-    return np.flatnonzero(found), order[at[found]]

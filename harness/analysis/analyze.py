@@ -1,0 +1,159 @@
+"""Everything `stepduel analyze` says of a trace, in one structure.
+
+Two views of the ranges: the whole capture (sums), and a typical step (medians over the kept steps). Which GPU work
+counts for a range is a matter of the rule (`harness.trace.projection`); both rules' coverage is always given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.analysis import findings
+from harness.analysis.capture import Capture
+from harness.analysis.findings.finding import Finding
+from harness.analysis.gpu_totals import (
+    CopyTotal,
+    GpuTotals,
+    NameTotal,
+    api_totals,
+    copy_totals,
+    gpu_totals,
+    kernel_totals,
+)
+from harness.analysis.range_totals import PathPerStep, PathTotal, path_totals, per_step
+from harness.analysis.step_finder import Steps, find_steps
+from harness.trace import schema
+from harness.trace.model import Int64Array, Trace
+from harness.trace.nesting import RangeTree, path_table, range_tree
+from harness.trace.projection import RULES, Rule, coverage, link, project
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSummary:
+    """Kept steps of one rank."""
+
+    rank: int
+    steps: int
+    median_ns: float
+    gpu_busy_ns: float
+    """Median."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TraceAnalysis:
+    """What a trace says."""
+
+    trace: Trace
+    steps: Steps
+    step_gpu_busy_ns: Int64Array
+    """Per step: time in which its process's GPU work ran, within the step."""
+    rule: Rule
+    ranges: tuple[PathTotal, ...]
+    """The whole capture, in tree order."""
+    per_step: tuple[PathPerStep, ...]
+    """A typical step, in tree order; empty where the capture has no steps."""
+    ranks: tuple[RankSummary, ...]
+    kernels: tuple[NameTotal, ...]
+    api: tuple[NameTotal, ...]
+    copies: tuple[CopyTotal, ...]
+    gpu: GpuTotals
+    coverage: dict[str, float]
+    """By rule: share of the GPU time that found a range; 0 where there was no GPU work."""
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def slowest_rank(self) -> RankSummary | None:
+        """The rank with the longest median step; None with fewer than two ranks."""
+        return max(self.ranks, key=lambda rank: rank.median_ns) if len(self.ranks) > 1 else None
+
+
+def analyze(trace: Trace, *, step_name: str | None = None, rule: Rule = "process") -> TraceAnalysis:
+    """Analyse `trace`. `step_name` names the range that is a step; found by itself without.
+
+    Raises TraceError, with the nearest name, where no range is called `step_name`.
+    """
+    tree = range_tree(trace)
+    steps = find_steps(trace, tree, step_name=step_name)
+    tree = _step_names_folded(tree, steps)
+    links = link(trace, tree.nesting)
+    projection = project(trace, tree.nesting, links, rule)
+    capture = Capture(trace=trace, tree=tree, steps=steps, op_call=links.call)
+    busy = _busy_in_steps(capture)
+    totals = gpu_totals(trace)
+    return TraceAnalysis(
+        trace=trace,
+        steps=steps,
+        step_gpu_busy_ns=busy,
+        rule=rule,
+        ranges=tuple(path_totals(trace, tree, projection)),
+        per_step=tuple(per_step(capture, projection)),
+        ranks=tuple(_ranks(steps, busy)),
+        kernels=tuple(kernel_totals(trace)),
+        api=tuple(api_totals(trace)),
+        copies=tuple(copy_totals(trace)),
+        gpu=totals,
+        coverage={name: coverage(trace, links, name) for name in RULES},
+        findings=tuple(findings.find(capture)),
+        warnings=(*trace.warnings, *_step_warnings(trace, steps), *_graph_warnings(totals)),
+    )
+
+
+def _step_names_folded(tree: RangeTree, steps: Steps) -> RangeTree:
+    """`tree` with all steps of one name, so that `training_step_1` and `training_step_2` share their paths."""
+    if steps.name is None or not len(steps):
+        return tree
+    index: dict[str, int] = {}
+    name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
+    name_rows = name_of_path[tree.path_id]
+    name_rows[steps.range_row] = index.setdefault(steps.name, len(index))
+    path_id, paths = path_table(tree.nesting.parent, name_rows, tuple(index))
+    return replace(tree, path_id=path_id, paths=paths)
+
+
+def _busy_in_steps(capture: Capture) -> Int64Array:
+    steps = capture.steps
+    busy = np.zeros(len(steps), dtype=np.int64)
+    pids = steps.global_tid & schema.GLOBAL_PID_MASK
+    for pid in capture.gpu_processes:
+        own = pids == pid
+        busy[own] = capture.gpu_busy(pid).covered_in(steps.start_ns[own], steps.end_ns[own])
+    return busy
+
+
+def _ranks(steps: Steps, busy: Int64Array) -> list[RankSummary]:
+    summaries = []
+    for rank in np.unique(steps.rank).tolist():
+        own = steps.kept & (steps.rank == rank)
+        if own.any():
+            summaries.append(
+                RankSummary(
+                    rank=rank,
+                    steps=int(own.sum()),
+                    median_ns=float(np.median(steps.duration_ns[own])),
+                    gpu_busy_ns=float(np.median(busy[own])),
+                )
+            )
+    return summaries
+
+
+def _step_warnings(trace: Trace, steps: Steps) -> list[str]:
+    if steps.name is None and not len(trace.ranges):
+        return []  # said already: there are no ranges at all
+    if steps.name is None:
+        return ["no range repeats like a step: figures are for the whole capture (--step NAME chooses a range)"]
+    if not steps.kept.any():
+        return [f"all {len(steps)} steps were left out: there is no typical step to show"]
+    return []
+
+
+def _graph_warnings(totals: GpuTotals) -> list[str]:
+    in_graphs = totals.graph_ns / (totals.graph_ns + totals.kernel_ns + totals.copy_ns) if totals.graph_ns else 0.0
+    if in_graphs < 0.01:
+        return []
+    return [
+        f"{in_graphs:.0%} of the GPU time is in CUDA graph launches, whose kernels have no rows of their own: capture "
+        "with --cuda-graph-trace=node to see them"
+    ]

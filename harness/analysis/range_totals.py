@@ -1,0 +1,202 @@
+"""Ranges by path: sums over the whole capture, and a typical step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.analysis.capture import NONE, Capture
+from harness.trace.model import FloatArray, Int32Array, Int64Array, Trace
+from harness.trace.nesting import ROOT, PathTable, RangeTree, levels, path_table
+from harness.trace.projection import Projection
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathTotal:
+    """All ranges of one path over the whole capture. GPU figures are sums over the calls, inclusive."""
+
+    path: str
+    name: str
+    depth: int
+    calls: int
+    total_ns: int
+    self_ns: int
+    median_ns: float
+    """Of one call."""
+    gpu_ns: int
+    """Union within each call."""
+    gpu_ops: int
+    h2d_bytes: int
+    d2h_bytes: int
+    sync_ns: int
+    """Time in synchronising API calls."""
+    projected_ns: int
+    """First start to last end of each call's GPU work, as NVIDIA projects a range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathPerStep:
+    """One path within a typical step. Figures of a step are sums over its calls; medians are over the kept steps of all
+    ranks, a step without the path counting as zero."""
+
+    path: str
+    name: str
+    depth: int
+    calls_per_step: float
+    """Mean."""
+    median_ms: float
+    p90_ms: float
+    self_median_ms: float
+    gpu_median_ms: float
+
+
+def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[PathTotal]:
+    """Sum all ranges by path, in tree order."""
+    count = len(tree.paths)
+    duration = trace.ranges.end_ns - trace.ranges.start_ns
+    columns = [
+        _sums(tree.path_id, values, count)
+        for values in (
+            duration,
+            tree.nesting.self_ns,
+            projection.gpu_ns,
+            projection.operations,
+            projection.h2d_bytes,
+            projection.d2h_bytes,
+            projection.sync_ns,
+            projection.projected_ns,
+        )
+    ]
+    calls = np.bincount(tree.path_id, minlength=count)
+    medians = _medians(tree.path_id, duration, count)
+    depth = _depths(tree.paths)
+    totals = []
+    for path in _tree_order(tree.paths, -columns[0]):
+        total, self_ns, gpu, ops, h2d, d2h, sync, projected = (int(column[path]) for column in columns)
+        totals.append(
+            PathTotal(
+                path=tree.paths.text[path],
+                name=tree.paths.name[path],
+                depth=depth[path],
+                calls=int(calls[path]),
+                total_ns=total,
+                self_ns=self_ns,
+                median_ns=float(medians[path]),
+                gpu_ns=gpu,
+                gpu_ops=ops,
+                h2d_bytes=h2d,
+                d2h_bytes=d2h,
+                sync_ns=sync,
+                projected_ns=projected,
+            )
+        )
+    return totals
+
+
+def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
+    """A typical step, siblings by first start. Ranges of the step's thread, from its own range on."""
+    if not capture.has_steps or not capture.kept_count:
+        return []
+    trace, steps, nesting = capture.trace, capture.steps, capture.tree.nesting
+    step_of = _step_of_ranges(capture)
+    rows = np.flatnonzero(capture.kept_row(step_of))
+    path, paths = _paths_from_step(capture, rows)
+    row_step = step_of[rows]
+    column = (np.cumsum(capture.kept) - 1)[row_step]
+    duration = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
+    shape = (len(paths), capture.kept_count)
+    calls, total, self_ns, gpu = (
+        _table(path, column, values, shape)
+        for values in (np.ones(len(rows)), duration, nesting.self_ns[rows], projection.gpu_ns[rows])
+    )
+    first = np.full(len(paths), np.iinfo(np.int64).max)
+    np.minimum.at(first, path, trace.ranges.start_ns[rows] - steps.start_ns[row_step])
+    depth = _depths(paths)
+    return [
+        PathPerStep(
+            path=paths.text[at],
+            name=paths.name[at],
+            depth=depth[at],
+            calls_per_step=float(calls[at].mean()),
+            median_ms=float(np.median(total[at])) / 1e6,
+            p90_ms=float(np.percentile(total[at], 90)) / 1e6,
+            self_median_ms=float(np.median(self_ns[at])) / 1e6,
+            gpu_median_ms=float(np.median(gpu[at])) / 1e6,
+        )
+        for at in _tree_order(paths, first)
+    ]
+
+
+def _step_of_ranges(capture: Capture) -> Int64Array:
+    """Per range: the step whose range it is or lies below; NONE for none."""
+    nesting = capture.tree.nesting
+    step_of = np.full(len(nesting.parent), NONE, dtype=np.int64)
+    step_of[capture.steps.range_row] = np.arange(len(capture.steps))
+    for rows in levels(nesting.depth):
+        inner = rows[(step_of[rows] == NONE) & (nesting.parent[rows] != ROOT)]
+        step_of[inner] = step_of[nesting.parent[inner]]
+    return step_of
+
+
+def _paths_from_step(capture: Capture, rows: Int64Array) -> tuple[Int64Array, PathTable]:
+    """Paths of `rows` (ascending, all within steps) that begin at the step and not at what is around it."""
+    tree = capture.tree
+    index: dict[str, int] = {}
+    name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
+    parent = tree.nesting.parent.copy()
+    parent[capture.steps.range_row] = ROOT
+    local = np.full(len(parent), ROOT, dtype=np.int64)
+    local[rows] = np.arange(len(rows))
+    above = parent[rows]
+    names = name_of_path[tree.path_id[rows]]
+    path, paths = path_table(np.where(above == ROOT, ROOT, local[above]), names, tuple(index))
+    return path.astype(np.int64), paths
+
+
+def _sums(groups: Int32Array, values: Int64Array, count: int) -> Int64Array:
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, groups, values)
+    return sums
+
+
+def _table(path: Int64Array, column: Int64Array, values: FloatArray | Int64Array, shape: tuple[int, int]) -> FloatArray:
+    table = np.zeros(shape)
+    np.add.at(table, (path, column), values)
+    return table
+
+
+def _medians(groups: Int32Array, values: Int64Array, count: int) -> FloatArray:
+    """The median of each group's values; 0 for an empty one."""
+    order = np.lexsort((values, groups))
+    ordered = values[order]
+    sizes = np.bincount(groups, minlength=count)
+    first = np.cumsum(sizes) - sizes
+    medians = np.zeros(count)
+    filled = sizes > 0
+    low, high = first + (sizes - 1) // 2, first + sizes // 2
+    medians[filled] = (ordered[low[filled]] + ordered[high[filled]]) / 2
+    return medians
+
+
+def _depths(paths: PathTable) -> list[int]:
+    depth: list[int] = []
+    for parent in paths.parent:
+        depth.append(0 if parent == ROOT else depth[parent] + 1)
+    return depth
+
+
+def _tree_order(paths: PathTable, key: Int64Array) -> list[int]:
+    """Paths depth first, siblings by `key`, smallest first."""
+    children: dict[int, list[int]] = {}
+    for path, parent in enumerate(paths.parent):
+        children.setdefault(parent, []).append(path)
+    for siblings in children.values():
+        siblings.sort(key=lambda path: -int(key[path]))
+    order: list[int] = []
+    stack = children.get(ROOT, [])
+    while stack:
+        path = stack.pop()
+        order.append(path)
+        stack.extend(children.get(path, []))
+    return order
