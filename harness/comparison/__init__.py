@@ -7,7 +7,7 @@ what a report prints years later cannot differ.
 from __future__ import annotations
 
 from harness.comparison.document import document
-from harness.comparison.recompute import compare_stored
+from harness.comparison.recompute import compare_stored, step_pairs_of
 from harness.comparison.result import Comparison, Memory, Pair, RangePart, Side
 from harness.comparison.same_work import Parting, SameWork, same_work
 
@@ -22,4 +22,5 @@ __all__ = [
     "compare_stored",
     "document",
     "same_work",
+    "step_pairs_of",
 ]

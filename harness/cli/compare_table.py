@@ -1,0 +1,134 @@
+"""A comparison for people: the verdict first, then where the difference lies, then how it was reached."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.output import clean, stdout_console
+from harness.comparison import Comparison, RangePart
+from harness.gate import State
+from harness.metrics import bytes_text, milliseconds, percent
+
+STYLES = {
+    State.SLOWER: "bold red",
+    State.FASTER: "bold green",
+    State.SAME: "bold",
+    State.UNDECIDED: "bold yellow",
+    State.INVALID: "bold magenta",
+}
+MOST_PARTS = 12
+"""Rows of the table of parts; the rest is summed up in one row."""
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print everything a person needs to believe the verdict, or to see why there is none."""
+    duel, verdict = comparison.duel, comparison.verdict
+    _say(f"{duel.scenario}  base: {comparison.base.label}   head: {comparison.head.label}")
+    _say(verdict.line, STYLES[verdict.state])
+    if verdict.detail is not None and verdict.ratio is not None:
+        _say(f"  {verdict.detail}")
+    if verdict.next_step is not None:
+        _say(f"  next: {verdict.next_step}")
+    if comparison.ranges:
+        _say("")
+        stdout_console().print(_parts_table(comparison))
+    _say("")
+    _say(_same_work_line(comparison))
+    if comparison.memory is not None:
+        memory = comparison.memory
+        mark = f"  above the limit of {bytes_text(memory.limit_bytes)}" if memory.exceeded else ""
+        _say(f"peak memory: base {bytes_text(memory.base_peak_bytes)}, head {bytes_text(memory.head_peak_bytes)}{mark}")
+    for line in _method_lines(comparison):
+        _say(line, "dim")
+
+
+def _say(text: str, style: str = "") -> None:
+    stdout_console().print(Text(clean(text), style=style), soft_wrap=True)
+
+
+def _parts_table(comparison: Comparison) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("self time", overflow="fold")
+    for heading in ("base ms", "head ms", "Δ ms", "95 % interval", "of the difference"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    parts = comparison.ranges
+    shown = parts if len(parts) <= MOST_PARTS else parts[: MOST_PARTS - 1]
+    whole = sum(part.delta_ns for part in parts)
+    for part in shown:
+        table.add_row(*_cells(part, whole), style="" if part.significant else "dim")
+    rest = parts[len(shown) :]
+    if rest:
+        base, head = sum(part.base_ns for part in rest), sum(part.head_ns for part in rest)
+        table.add_row(f"{len(rest)} others", *_figures(base, head, whole, ""), style="dim")
+    base, head = sum(part.base_ns for part in parts), sum(part.head_ns for part in parts)
+    table.add_row("whole step", *_figures(base, head, whole, ""), style="bold")
+    return table
+
+
+def _cells(part: RangePart, whole_ns: float) -> tuple[str, ...]:
+    interval = "" if part.ci_ns is None else f"[{_signed(part.ci_ns[0])}, {_signed(part.ci_ns[1])}]"
+    mark = "*" if part.significant else " "
+    return f"{mark} {clean(part.path)}", *_figures(part.base_ns, part.head_ns, whole_ns, interval)
+
+
+def _figures(base_ns: float, head_ns: float, whole_ns: float, interval: str) -> tuple[str, ...]:
+    delta = head_ns - base_ns
+    share = percent(delta / whole_ns) if whole_ns else ""
+    return milliseconds(base_ns), milliseconds(head_ns), _signed(delta), interval, share
+
+
+def _signed(ns: float) -> str:
+    return f"{'-' if ns < 0 else '+'}{milliseconds(abs(ns))}"
+
+
+def _same_work_line(comparison: Comparison) -> str:
+    work = comparison.same_work
+    if not work.steps_compared:
+        return "same work: no losses to compare"
+    if work.parting is not None:
+        return f"same work: NO, {work.parting.detail}"
+    if not work.max_abs_diff:
+        return f"same work: losses identical over {work.steps_compared} steps"
+    limit = f"within the tolerance of {work.tolerance:g} over {work.steps_compared} steps"
+    return f"same work: losses differ by at most {work.max_abs_diff:.3g}, {limit}"
+
+
+def _method_lines(comparison: Comparison) -> list[str]:
+    duel, rule, pairs = comparison.duel, comparison.rule, comparison.pairs
+    looks = ", ".join(map(str, rule.looks))
+    lines = [
+        f"rule: looks at {looks} launch pairs, α = {rule.alpha:g} over all; slower or faster from "
+        f"{percent(rule.min_effect)}, same within ±{percent(rule.margin)}"
+        + (f"; variance lent by {comparison.prior.duels} same-code duels" if comparison.prior else ""),
+        f"made: {len(pairs)} launch pairs x {duel.steps or 0} steps after {duel.warmup_steps} of warm-up, "
+        f"{_order(comparison)}, collector {duel.collector}, {duel.ranks} rank{'s' if duel.ranks > 1 else ''} "
+        f"on {duel.device or 'no device'}",
+    ]
+    if pairs:
+        lines.append(f"machine: {comparison.environment['cpu_model']}, {_conditions(comparison)}")
+    lines.append(f"stored as {duel.id}" + (f"; logs in {duel.logs}" if duel.logs else ""))
+    return lines
+
+
+def _order(comparison: Comparison) -> str:
+    first = sum(pair.base_first for pair in comparison.pairs)
+    whole = sum(pair.steps for pair in comparison.pairs)
+    unit = "launches in turn" if comparison.duel.interleave == "blocks" else "steps in turn"
+    return f"{unit}, base first in {first} of {whole} (seed {comparison.duel.seed})"
+
+
+def _conditions(comparison: Comparison) -> str:
+    known = [pair.conditions for pair in comparison.pairs]
+    loads = [row["load_average"] for row in known]
+    parts = [f"load {min(loads):.1f} to {max(loads):.1f}"]
+    steal = [row["steal_share"] for row in known if row["steal_share"] is not None]
+    if steal:
+        parts.append(f"stolen time up to {percent(max(steal))}")
+    clocks = [row["clock_mhz"] for row in known if row["clock_mhz"] is not None]
+    if clocks:
+        parts.append(f"clock {min(clocks):,.0f} to {max(clocks):,.0f} MHz")
+    throttled = [row["throttled"] for row in known if row["throttled"]]
+    if throttled:
+        parts.append(f"throttled {sum(throttled)} times")
+    return ", ".join(parts)

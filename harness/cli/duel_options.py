@@ -1,0 +1,102 @@
+"""Options that every command with a duel shares, and how they become a plan."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from harness.errors import UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Duration(click.ParamType):
+    """`90`, `90s`, `10m` or `1.5h`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = _DURATION.fullmatch(str(value).strip())
+        if found is None or float(found[1]) <= 0:
+            self.fail(f"{value!r}: expected a time above 0, such as 90s, 10m or 1h", param, ctx)
+        return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+class Percentage(click.ParamType):
+    """`1%` or `0.01`, as a fraction."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            self.fail(f"{value!r}: expected a share such as 2% or 0.02", param, ctx)
+
+
+_OPTIONS = (
+    click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key on both sides."),
+    click.option("--ranks", type=click.IntRange(min=1), help="Processes a side; overrides run.ranks."),
+    click.option("--steps", type=click.IntRange(min=2), help="Measured steps a launch; default: from what they cost."),
+    click.option(
+        "--pairs",
+        type=click.IntRange(min=2),
+        default=10,
+        show_default=True,
+        help="Most launch pairs; looks at 4, 6, 8.",
+    ),
+    click.option("--min-effect", type=Percentage(), default="1%", show_default=True, help="Smallest change to report."),
+    click.option("--min-abs", type=float, default=0.0, show_default=True, help="The same in ms of step time."),
+    click.option("--margin", type=Percentage(), default="2%", show_default=True, help="Within it both are the same."),
+    click.option("--alpha", type=Percentage(), default="1%", show_default=True, help="False alarms over all looks."),
+    click.option(
+        "--interleave",
+        type=click.Choice(["steps", "blocks"]),
+        default="steps",
+        show_default=True,
+        help="Step in turn, or launch in turn where both sides do not fit at once (much less sensitive).",
+    ),
+    click.option("--budget", type=Duration(), help="Stop after this time, such as 10m, with what is known then."),
+    click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one."),
+    click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duel."),
+    click.option(
+        "--reports",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("reports"),
+        show_default=True,
+        help="Folder of logs and results.db.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+)
+
+
+def duel_options(command: Command) -> Command:
+    """Add the options above to a command, in this order."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def engine_overrides(given: tuple[str, ...], option: str) -> tuple[str, ...]:
+    """Return the overrides of one side. Only the engine may differ: steps, seed and probes must agree on both sides."""
+    for text in given:
+        if not text.strip().startswith("engine."):
+            raise UsageError(f"{option} {text}: only engine.KEY=VALUE may differ between the sides; --set changes both")
+    return given
+
+
+def order_seed(given: int | None) -> int:
+    """Return the seed of the order of steps."""
+    return secrets.randbits(31) if given is None else given

@@ -1,0 +1,92 @@
+"""Progress of a duel on stderr: a line that is redrawn on a terminal, one line a launch pair otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Self
+
+from rich.status import Status
+from rich.text import Text
+
+from harness.cli.output import clean, stderr_console
+from harness.comparison import Comparison
+from harness.duel import Sight
+from harness.gate import Reason
+from harness.metrics import percent
+
+
+class TerminalProgress:
+    """Tells a person what the duel is doing, what it can see, and for how long it will go on. A context manager."""
+
+    def __init__(self) -> None:
+        self._console = stderr_console()
+        self._status = Status("", console=self._console) if sys.stderr.isatty() else None
+        self._estimate = ""
+        self._began_s = time.monotonic()
+        self._made_here = 0
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def resumed(self, pairs: int, duel_id: str) -> None:
+        """Say that stored launch pairs are being used."""
+        self._line(f"going on with {duel_id}: {pairs} launch pairs are stored")
+
+    def starting(self, pair: int, most_pairs: int) -> None:
+        """A launch pair is being started."""
+        self._redraw(f"launch pair {pair} of at most {most_pairs}: starting both sides{self._estimate}")
+
+    def told(self, sight: Sight, first_look: int, last_look: int, margin: float, steps: int) -> None:
+        """Say before measuring what this duel can see."""
+        self._line(
+            f"{steps} steps a launch: can see ≥ {percent(sight.first_look)} with {first_look} launch pairs, "
+            f"≥ {percent(sight.last_look)} with {last_look} (from {sight.source})"
+        )
+        if sight.last_look > margin:
+            more = f"about {sight.pairs_needed} pairs (--pairs)" if sight.pairs_needed else "no number of pairs"
+            self._line(f"that is more than the margin of {percent(margin)}: {more} would see it; try stepduel doctor")
+
+    def stepped(self, pair: int, done: int, steps: int) -> None:
+        """Both sides have made one more step; `done` below 1 is warm-up."""
+        what = f"step {done} of {steps}" if done > 0 else "warming up"
+        self._redraw(f"launch pair {pair}: {what}{self._estimate}")
+
+    def paired(self, comparison: Comparison) -> None:
+        """A launch pair has ended and is stored."""
+        self._made_here += 1
+        verdict, made = comparison.verdict, len(comparison.pairs)
+        parts = [f"launch pair {made}"]
+        last = comparison.pairs[-1].ratio
+        if last is not None:
+            parts.append(f"{100 * (last - 1):+.1f} %")
+        estimate = verdict.line if verdict.ratio is not None or verdict.detail is not None else ""
+        if estimate:
+            parts.append(f"so far: {estimate}")
+        if verdict.reason is Reason.MORE_PAIRS:
+            parts.append(self._time_left(made, comparison))
+        self._estimate = f"; so far {100 * (verdict.ratio - 1):+.1f} %" if verdict.ratio is not None else ""
+        self._line("  ".join(parts))
+
+    def _time_left(self, made: int, comparison: Comparison) -> str:
+        each_s = (time.monotonic() - self._began_s) / self._made_here
+        looks = comparison.rule.looks
+        following = next((look for look in looks if look > made), looks[-1])
+        return f"next look in {_seconds((following - made) * each_s)}, at most {_seconds((looks[-1] - made) * each_s)}"
+
+    def _line(self, text: str) -> None:
+        self._console.print(Text(clean(text)), soft_wrap=True)
+
+    def _redraw(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(Text(clean(text)))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

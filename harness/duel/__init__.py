@@ -1,0 +1,9 @@
+"""The duel: two subjects in lockstep, launch pair after launch pair, until the rule decides."""
+
+from __future__ import annotations
+
+from harness.duel.pacing import Known, Sight
+from harness.duel.plan import DuelPlan, DuelSide, Interleave
+from harness.duel.runner import RESULTS, Progress, run_duel
+
+__all__ = ["RESULTS", "DuelPlan", "DuelSide", "Interleave", "Known", "Progress", "Sight", "run_duel"]

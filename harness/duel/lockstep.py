@@ -1,0 +1,206 @@
+"""One launch pair: base and head alive together, one step at a time, the order in each step pair by a seeded coin.
+
+While one side steps the other sleeps on its control socket, so slow noise (clocks, neighbours, heat) meets both sides
+of a step pair alike and cancels. What a launch is born with does not, so both sides get the same environment, hash seed
+included, folders with names of equal length, and take turns at being started first.
+
+`blocks` is for sides that do not fit into memory together: whole launches in turn, with the same records.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from harness.errors import LaunchError, StepduelError, UsageError
+from harness.launch import Launch, LaunchFailedError, LaunchOutcome, LaunchRequest, Ready, StepReport
+from harness.launch.launch import Wrap
+from harness.store import DuelStepRecord, SideName
+
+SIDES: tuple[SideName, SideName] = ("base", "head")
+
+
+class RefusedError(StepduelError):
+    """Sides whose engine cannot run the scenario, with the reason of each."""
+
+    def __init__(self, reasons: Mapping[SideName, str]) -> None:
+        super().__init__("; ".join(f"{side} cannot run the scenario: {reason}" for side, reason in reasons.items()))
+        self.reasons = dict(reasons)
+
+
+class PairFailedError(LaunchError):
+    """A launch of the pair failed; the message says which side, why, and where its logs are."""
+
+
+class BudgetSpentError(StepduelError):
+    """The duel's time is up; the launch pair under way is not evidence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Steps of every launch: `warmup_steps` are discarded, then `steps` are measured."""
+
+    warmup_steps: int
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRequest:
+    """What to start and how to step it. `wraps` are the collectors' command line wrappers, by side."""
+
+    pair: int
+    requests: Mapping[SideName, LaunchRequest]
+    wraps: Mapping[SideName, Wrap | None]
+    starter: SideName
+    order_seed: int
+    deadline: float = math.inf
+    """`time.monotonic()` by which the pair must have ended."""
+
+
+Decide = Callable[[float, Sequence[tuple[int, int]]], Pace | None]
+"""Given what starting took (s) and the (base, head) times of the warm-up so far (ns): the pace, or None to go on."""
+Stepped = Callable[[int], None]
+"""Called after every step pair with the number of measured ones, below 1 during the warm-up."""
+
+
+@dataclass(kw_only=True)
+class PairRun:
+    """What a launch pair did, in the order it did it."""
+
+    pair: int
+    began_ns: int = field(default_factory=time.monotonic_ns)
+    start_ns: int = 0
+    pace: Pace | None = None
+    ready: dict[SideName, Ready] = field(default_factory=dict)
+    outcomes: dict[SideName, LaunchOutcome] = field(default_factory=dict)
+    steps: list[DuelStepRecord] = field(default_factory=list)
+
+    def take(self, side: SideName, launch: Launch, slot: int, *, measured: bool) -> StepReport:
+        """Run one step of one side and keep what it reports; figures over all ranks go with rank 0."""
+        began_ns = time.monotonic_ns() - self.began_ns
+        with _named(side, self.pair):
+            report = launch.step()
+        for rank, duration_ns in enumerate(report.durations_ns):
+            lead = rank == 0
+            self.steps.append(
+                DuelStepRecord(
+                    pair=self.pair,
+                    side=side,
+                    sequence=report.index,
+                    rank=rank,
+                    slot=slot,
+                    measured=measured,
+                    began_ns=began_ns,
+                    duration_ns=duration_ns,
+                    loss=_storable(report.loss) if lead else None,
+                    tokens=report.tokens if lead else None,
+                    peak_memory_bytes=report.peak_memory_bytes if lead else None,
+                    rss_bytes=report.rss_bytes if lead else None,
+                )
+            )
+        return report
+
+
+def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> PairRun:
+    """Run a launch pair with both sides alive. Whatever ends it, no process of either side is left.
+
+    Raises RefusedError, PairFailedError or BudgetSpentError.
+    """
+    run = PairRun(pair=request.pair)
+    coin = random.Random(request.order_seed)
+    with ExitStack() as stack:
+        launches = {side: Launch(request.requests[side], request.wraps[side]) for side in _order(request.starter)}
+        for launch in launches.values():
+            stack.enter_context(launch)
+        _await_ready(run, launches)
+        warmup: list[tuple[int, int]] = []
+        for done in _paced(run, warmup, decide):
+            _check_time(request)
+            first, second = _order("base" if coin.random() < 0.5 else "head")
+            times = {
+                side: run.take(side, launches[side], slot, measured=done > 0).duration_ns
+                for slot, side in enumerate((first, second))
+            }
+            if done < 1:
+                warmup.append((times["base"], times["head"]))
+            stepped(done)
+        for side, launch in launches.items():
+            with _named(side, run.pair):
+                run.outcomes[side] = launch.stop()
+    return run
+
+
+def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> PairRun:
+    """Run a launch pair one launch after the other, the starter first; otherwise as `run_in_lockstep`."""
+    run = PairRun(pair=request.pair)
+    for slot, side in enumerate(_order(request.starter)):
+        with Launch(request.requests[side], request.wraps[side]) as launch:
+            _await_ready(run, {side: launch})
+            warmup: list[tuple[int, int]] = []
+            for done in _paced(run, warmup, decide):
+                _check_time(request)
+                duration_ns = run.take(side, launch, slot, measured=done > 0).duration_ns
+                if done < 1:
+                    # The other side is not alive to compare with: its step is taken to cost the same.
+                    warmup.append((duration_ns, duration_ns))
+                stepped(done)
+            with _named(side, run.pair):
+                run.outcomes[side] = launch.stop()
+    return run
+
+
+def _paced(run: PairRun, warmup: Sequence[tuple[int, int]], decide: Decide) -> Iterator[int]:
+    """Yield 0 for every step of the warm-up, then 1, 2, … for the measured ones."""
+    while run.pace is None:
+        run.pace = decide(run.start_ns / 1e9, warmup)
+        if run.pace is None:
+            yield 0
+    for _ in range(len(warmup), run.pace.warmup_steps):
+        yield 0
+    yield from range(1, run.pace.steps + 1)
+
+
+def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
+    """Wait until all launches are ready; RefusedError names every side that cannot run the scenario."""
+    began_ns = time.monotonic_ns()
+    refused: dict[SideName, str] = {}
+    for side, launch in launches.items():
+        with _named(side, run.pair):
+            try:
+                run.ready[side] = launch.wait_ready()
+            except UsageError as error:
+                refused[side] = str(error)
+    if refused:
+        raise RefusedError(refused)
+    run.start_ns += time.monotonic_ns() - began_ns
+
+
+class _named:  # noqa: N801 (a context manager that reads as a word)
+    """Turns a launch's failure into one that says which side of which launch pair it was."""
+
+    def __init__(self, side: SideName, pair: int) -> None:
+        self._side, self._pair = side, pair
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, LaunchFailedError):
+            raise PairFailedError(f"launch pair {self._pair}, {self._side}: {error}") from error
+
+
+def _order(first: SideName) -> tuple[SideName, SideName]:
+    return ("base", "head") if first == "base" else ("head", "base")
+
+
+def _check_time(request: PairRequest) -> None:
+    if time.monotonic() > request.deadline:
+        raise BudgetSpentError("the time that --budget allows is spent")
+
+
+def _storable(loss: float | None) -> float | None:
+    """The database has no not-a-number."""
+    return None if loss is None or math.isnan(loss) else loss

@@ -1,0 +1,60 @@
+"""What the store knows about the noise of this machine and scenario, from same-code duels (`stepduel aa`)."""
+
+from __future__ import annotations
+
+import math
+
+import harness
+from harness.comparison import step_pairs_of
+from harness.duel.pacing import Known
+from harness.duel.plan import DuelPlan
+from harness.stats.history import estimate_prior
+from harness.stats.noise import estimate_noise
+from harness.stats.paired import StepPairs, UnusableError, pair_difference, sample_variance
+from harness.store import DuelRecord, Duels
+
+MOST_DUELS = 100
+"""Newest same-code duels that are read: machines change, and older noise is no longer theirs."""
+FEWER_STEPS = 1.5
+"""Duels with up to so many times the steps of this one may lend: longer launches scatter less than ours will."""
+
+
+def known_from(duels: Duels, plan: DuelPlan, machine: str, steps: int | None = None) -> Known:
+    """Return what same-code duels of this scenario, machine and collector say; of comparable length if `steps` is set.
+
+    A duel interleaved by blocks is noisier and learns nothing from those in lockstep.
+    """
+    if plan.interleave != "steps":
+        return Known()
+    records = duels.same_code(plan.scenario.hash, machine, plan.head.collector, harness.__version__)[-MOST_DUELS:]
+    found = [_pairs(duels, record) for record in records if _comparable(record, steps)]
+    usable = [pairs for pairs in found if len(pairs) > 1]
+    if not usable:
+        return Known()
+    variances = [sample_variance([pair_difference(pair).log_ratio for pair in pairs]) for pairs in usable]
+    counts = [len(pairs) for pairs in usable]
+    pooled = sum(v * (k - 1) for v, k in zip(variances, counts, strict=True)) / sum(k - 1 for k in counts)
+    return Known(
+        noise=estimate_noise([pair for pairs in usable for pair in pairs]),
+        prior=estimate_prior(variances, counts),
+        spread=math.sqrt(pooled),
+        duels=len(usable),
+    )
+
+
+def _comparable(record: DuelRecord, steps: int | None) -> bool:
+    return steps is None or (record.steps is not None and record.steps <= FEWER_STEPS * steps)
+
+
+def _pairs(duels: Duels, record: DuelRecord) -> list[StepPairs]:
+    """The launch pairs of a duel that can be judged."""
+    steps = duels.steps(record.id)
+    usable = []
+    for pair in duels.pairs(record.id):
+        times = step_pairs_of(steps, pair.pair)
+        try:
+            pair_difference(times)
+        except UnusableError:
+            continue
+        usable.append(times)
+    return usable

@@ -1,0 +1,89 @@
+"""How long a duel warms up, how many steps it measures a launch, and what it will be able to see. Pure.
+
+Warm-up of the first launch pair goes on until steps have had time to settle and to show their scatter; later pairs
+repeat its length. From what starting and stepping cost follows the number of measured steps (`stats.noise`), kept low
+enough that the first look comes soon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from harness.stats.history import VariancePrior
+from harness.stats.noise import Noise
+from harness.stats.sequential import Rule, detectable_effect, pairs_to_detect
+
+TYPICAL_NOISE: Final = Noise(within=0.02, between=0.006, autocorrelation=0.5)
+"""What small machines showed (docs/duel.md); only used until same-code duels of this machine are stored."""
+WARMUP_STEPS: Final = 5
+WARMUP_S: Final = 4.0
+"""Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
+MIN_STEPS: Final = 10
+MAX_STEPS: Final = 100
+FIRST_LOOK_S: Final = 80.0
+"""The first look should come by then; long steps are measured at least `MIN_STEPS` times all the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What stored same-code duels on this machine say; None where there are too few."""
+
+    noise: Noise | None = None
+    prior: VariancePrior | None = None
+    spread: float | None = None
+    """Pooled standard deviation of d_k."""
+    duels: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """What the duel can be expected to see, as fractions, told before measuring. `source` says where that is from."""
+
+    first_look: float
+    last_look: float
+    pairs_needed: int | None
+    """Launch pairs that would see the margin; None if no number would."""
+    source: str
+
+
+def warmed_up(done: int, elapsed_s: float, scenario_warmup: int) -> bool:
+    """Whether the first launch pair has warmed up after `done` step pairs."""
+    return done >= max(scenario_warmup, 1) and (done >= WARMUP_STEPS or elapsed_s >= WARMUP_S)
+
+
+def measured_steps(start_s: float, step_pair_s: float, noise: Noise | None, first_look_pairs: int) -> int:
+    """Return the steps to measure a launch, from what starting a launch pair and one step pair cost."""
+    best = (noise or TYPICAL_NOISE).best_steps(start_s, step_pair_s, at_least=MIN_STEPS, at_most=MAX_STEPS)
+    affordable = (FIRST_LOOK_S / first_look_pairs - start_s) / step_pair_s
+    return max(MIN_STEPS, min(best, math.floor(affordable)))
+
+
+def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]]) -> Sight:
+    """Return what `steps` a launch will see. `warmup` holds (base, head) step times in ns of the warm-up step pairs.
+
+    History comes first; without it, steps scatter as in the warm-up (its first step pair left out) and launches as on
+    typical machines.
+    """
+    lent = 0.0
+    if known.spread is not None:
+        spread, source = known.spread, f"{known.duels} same-code duels of this machine"
+        lent = known.prior.dof if known.prior else 0.0
+    else:
+        x = np.log([head / base for base, head in warmup[1:]])
+        within = float(np.std(x, ddof=1)) if len(x) > 2 else TYPICAL_NOISE.within
+        typical = TYPICAL_NOISE
+        noise = Noise(within=within, between=typical.between, autocorrelation=typical.autocorrelation)
+        spread, source = noise.spread(steps), "the warm-up; run `stepduel aa` to know this machine better"
+    base_ns = float(np.median([base for base, _ in warmup])) if warmup else math.inf
+    first, last = rule.looks[0], rule.looks[-1]
+    return Sight(
+        first_look=math.expm1(detectable_effect(spread, first, rule, base_ns=base_ns, dof=lent + first - 1)),
+        last_look=math.expm1(detectable_effect(spread, last, rule, base_ns=base_ns, dof=lent + last - 1)),
+        pairs_needed=pairs_to_detect(spread, math.log1p(rule.margin), rule),
+        source=source,
+    )

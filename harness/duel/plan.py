@@ -1,0 +1,78 @@
+"""What a duel is about to do: two sides, the rule, the pace, and the key that says which launch pairs go together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import harness
+from harness.environment import Environment
+from harness.scenario import Scenario
+from harness.stats.sequential import Rule
+from harness.store import DuelKind, SideName
+from harness.subject import Subject
+
+Interleave = Literal["steps", "blocks"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelSide:
+    """One side: a subject, the scenario as this side runs it (its own overrides applied), and the collector."""
+
+    name: SideName
+    subject: Subject
+    scenario: Scenario
+    collector: str
+
+    def document(self) -> dict[str, Any]:
+        """Return what is stored about this side before it starts; nothing in it depends on where it lies on disk."""
+        return {
+            "subject": self.subject.name,
+            "revision": self.subject.revision,
+            "dirty": self.subject.dirty,
+            "changes": self.subject.changes,
+            "identity": self.subject.identity(),
+            "overrides": list(self.subject.overrides),
+            "notes": list(self.subject.notes),
+            "collector": self.collector,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelPlan:
+    """One duel. `scenario` is what both sides share; `steps` None lets the first launch pair decide."""
+
+    kind: DuelKind
+    scenario: Scenario
+    base: DuelSide
+    head: DuelSide
+    rule: Rule
+    steps: int | None
+    interleave: Interleave
+    seed: int
+    budget_s: float | None
+    reports: Path
+
+    @property
+    def sides(self) -> dict[SideName, DuelSide]:
+        """Both sides by name."""
+        return {"base": self.base, "head": self.head}
+
+    def key(self, environment: Environment) -> str:
+        """16 hexadecimal digits that agree where launch pairs may be put together: same code, scenario and machine."""
+        content = [
+            self.kind,
+            self.scenario.hash,
+            [[side.document(), side.scenario.hash] for side in (self.base, self.head)],
+            self.interleave,
+            environment.id,
+            harness.__version__,
+        ]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def rule_document(self) -> dict[str, Any]:
+        """Return the rule as JSON-ready values."""
+        return {**asdict(self.rule), "looks": list(self.rule.looks)}

@@ -1,0 +1,277 @@
+"""Runs a duel: launch pair after launch pair, each stored as it ends, until the rule decides or the time is up.
+
+After every pair the comparison is computed from the database, by the function that reports use. So what decides whether
+to go on is what is printed at the end, and `--resume` only has to find the stored pairs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import harness
+from harness.comparison import Comparison, compare_stored
+from harness.conditions import Conditions, between, snapshot
+from harness.duel.launches import collected_ranges, launch_request, wrap_of
+from harness.duel.lockstep import (
+    SIDES,
+    BudgetSpentError,
+    Pace,
+    PairRequest,
+    PairRun,
+    RefusedError,
+    run_in_blocks,
+    run_in_lockstep,
+)
+from harness.duel.memory import known_from
+from harness.duel.pacing import Known, Sight, measured_steps, sight, warmed_up
+from harness.duel.plan import DuelPlan
+from harness.environment import read_environment
+from harness.errors import UsageError
+from harness.gate import Reason, State
+from harness.store import DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
+
+RESULTS = "results.db"
+
+
+class Progress(Protocol):
+    """What a duel tells while it runs."""
+
+    def resumed(self, pairs: int, duel_id: str) -> None:
+        """Stored launch pairs are used."""
+
+    def starting(self, pair: int, most_pairs: int) -> None:
+        """A launch pair is being started."""
+
+    def told(self, sight: Sight, first_look: int, last_look: int, margin: float, steps: int) -> None:
+        """What this duel can see, before the first measured step."""
+
+    def stepped(self, pair: int, done: int, steps: int) -> None:
+        """Both sides have made one more step; `done` below 1 is warm-up."""
+
+    def paired(self, comparison: Comparison) -> None:
+        """A launch pair has ended and is stored."""
+
+
+def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Comparison:
+    """Run the duel and return what it found. Whole launch pairs are stored whatever ends it.
+
+    Raises UsageError when both sides refuse the scenario, and LaunchError when a launch fails.
+    """
+    with Store(plan.reports / RESULTS) as store:
+        duel = _Duel(plan, Duels(store), progress)
+        duel.open(resume)
+        return duel.run()
+
+
+class _Duel:
+    """One duel under way."""
+
+    def __init__(self, plan: DuelPlan, duels: Duels, progress: Progress) -> None:
+        self._plan, self._duels, self._progress = plan, duels, progress
+        self._environment = read_environment()
+        self._deadline = math.inf if plan.budget_s is None else time.monotonic() + plan.budget_s
+        self._known = Known()
+        self._pace: Pace | None = None
+        self._id = ""
+
+    def open(self, resume: bool) -> None:
+        """Find the unfinished duel to go on with, or write down a new one."""
+        plan = self._plan
+        key = plan.key(self._environment)
+        self._known = known_from(self._duels, plan, self._environment.machine)
+        stored = self._unfinished(key) if resume else None
+        if stored is not None:
+            self._adopt(stored)
+            return
+        self._id = new_run_id()
+        record = DuelRecord(
+            id=self._id,
+            kind=plan.kind,
+            started_at=_now(),
+            scenario=plan.scenario.name,
+            scenario_hash=plan.scenario.hash,
+            scenario_document=plan.scenario.document(),
+            key=key,
+            base=plan.base.document(),
+            head=plan.head.document(),
+            environment_id=self._environment.id,
+            collector=plan.head.collector,
+            interleave=plan.interleave,
+            ranks=plan.scenario.run.ranks,
+            warmup_steps=plan.scenario.run.warmup_steps,
+            steps=None,
+            seed=plan.seed,
+            rule=plan.rule_document(),
+            prior=None,
+            status="running",
+            reason=None,
+            objection=None,
+            detectable_effect=None,
+            device=None,
+            harness_version=harness.__version__,
+            logs=f"duels/{self._id}",
+        )
+        self._duels.add(record, self._environment)
+
+    def run(self) -> Comparison:
+        """Make launch pairs until there is a verdict."""
+        comparison = compare_stored(self._duels, self._id)
+        try:
+            while _goes_on(comparison):
+                self._make_pair(len(comparison.pairs) + 1)
+                comparison = compare_stored(self._duels, self._id)
+                self._progress.paired(comparison)
+        except BudgetSpentError as error:
+            self._duels.update(self._id, status="interrupted", reason=str(error))
+        except RefusedError as error:
+            self._refused(error)
+        except KeyboardInterrupt:
+            self._duels.update(self._id, status="interrupted", reason="interrupted")
+            raise
+        except BaseException as error:
+            self._duels.update(self._id, status="failed", reason=" ".join(str(error).split()))
+            raise
+        else:
+            self._duels.update(self._id, status="completed", reason=None)
+        return compare_stored(self._duels, self._id)
+
+    def _unfinished(self, key: str) -> DuelRecord | None:
+        """The newest duel of this key that has no verdict yet."""
+        found = self._duels.find(key=key)
+        for duel in found:
+            if compare_stored(self._duels, duel.id).verdict.state is State.UNDECIDED and self._duels.pairs(duel.id):
+                return duel
+        return None
+
+    def _adopt(self, duel: DuelRecord) -> None:
+        """Go on with a stored duel, at its own pace and order, under the rule that was asked for now."""
+        plan = self._plan
+        if plan.steps not in (None, duel.steps):
+            raise UsageError(f"--steps {plan.steps}: the stored launch pairs have {duel.steps}; leave --steps out")
+        self._id = duel.id
+        if duel.steps is not None:
+            self._pace = Pace(warmup_steps=duel.warmup_steps, steps=duel.steps)
+        self._duels.update(duel.id, rule=plan.rule_document(), status="running", reason=None)
+        self._progress.resumed(len(self._duels.pairs(duel.id)), duel.id)
+
+    def _make_pair(self, pair: int) -> None:
+        if time.monotonic() > self._deadline:
+            raise BudgetSpentError("the time that --budget allows is spent")
+        self._progress.starting(pair, self._plan.rule.looks[-1])
+        started_at, before = _now(), snapshot()
+        request = self._request(pair)
+        run_pair = run_in_blocks if self._plan.interleave == "blocks" else run_in_lockstep
+        run = run_pair(request, self._decide, lambda done: self._stepped(pair, done))
+        self._store(request, run, started_at, between(before, snapshot()))
+
+    def _request(self, pair: int) -> PairRequest:
+        """The launches of a pair. Everything random comes from the duel's seed and the pair's number."""
+        duel = self._duels.duel(self._id)
+        order_seed = random.Random(f"{duel.seed} {pair}").getrandbits(31)
+        starter: SideName = "base" if (duel.seed + pair) % 2 else "head"
+        folder = self._plan.reports / "duels" / self._id / f"pair{pair:02d}"
+        if folder.exists():  # of an attempt that did not end, whose logs have been told
+            shutil.rmtree(folder)
+        pace = self._pace or Pace(
+            warmup_steps=self._plan.scenario.run.warmup_steps,
+            steps=self._plan.steps or self._plan.scenario.run.steps,
+        )
+        env = {"PYTHONHASHSEED": str(order_seed)}
+        sides = self._plan.sides
+        return PairRequest(
+            pair=pair,
+            requests={name: launch_request(sides[name], folder / name, pace, env) for name in SIDES},
+            wraps={name: wrap_of(sides[name].collector) for name in SIDES},
+            starter=starter,
+            order_seed=order_seed,
+            deadline=self._deadline,
+        )
+
+    def _decide(self, start_s: float, warmup: Sequence[tuple[int, int]]) -> Pace | None:
+        """Set the pace in the first launch pair, once its warm-up has shown what steps cost; say what it will see."""
+        if self._pace is not None:
+            return self._pace
+        plan, rule = self._plan, self._plan.rule
+        elapsed_s = sum(base + head for base, head in warmup) / 1e9
+        if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
+            return None
+        steps = plan.steps
+        if steps is None:
+            step_pair_s = min(base + head for base, head in warmup) / 1e9
+            steps = measured_steps(start_s, step_pair_s, self._known.noise, rule.looks[0])
+        self._pace = Pace(warmup_steps=len(warmup), steps=steps)
+        known = known_from(self._duels, plan, self._environment.machine, steps)
+        seen = sight(rule, steps, known, warmup)
+        prior = None if known.prior is None else asdict(known.prior)
+        self._duels.update(
+            self._id, steps=steps, warmup_steps=len(warmup), prior=prior, detectable_effect=seen.first_look
+        )
+        self._progress.told(seen, rule.looks[0], rule.looks[-1], rule.margin, steps)
+        return self._pace
+
+    def _stepped(self, pair: int, done: int) -> None:
+        self._progress.stepped(pair, done, self._pace.steps if self._pace else 0)
+
+    def _store(self, request: PairRequest, run: PairRun, started_at: str, conditions: Conditions) -> None:
+        """Write the pair, and what only a launch could tell about both sides."""
+        if run.pair == 1:
+            sides = {
+                name: {**self._plan.sides[name].document(), "versions": dict(run.ready[name].versions)}
+                for name in SIDES
+            }
+            self._duels.update(self._id, device=run.ready["base"].device, **sides)
+        ranges = [
+            record
+            for name in SIDES
+            for record in collected_ranges(self._plan.sides[name].collector, request, run, name)
+        ]
+        launches: dict[str, Any] = {f"{name}_launch": _launch_document(run, name) for name in SIDES}
+        record = PairRecord(
+            pair=run.pair,
+            started_at=started_at,
+            order_seed=request.order_seed,
+            starter=request.starter,
+            start_ns=run.start_ns,
+            conditions=asdict(conditions),
+            **launches,
+        )
+        self._duels.add_pair(self._id, record, run.steps, ranges)
+
+    def _refused(self, error: RefusedError) -> None:
+        """One side that cannot run the scenario is a finding; both are a scenario that fits nothing here."""
+        if len(error.reasons) == len(SIDES):
+            self._duels.update(self._id, status="failed", reason=str(error))
+            raise UsageError(str(error)) from error
+        self._duels.update(
+            self._id,
+            status="completed",
+            reason=str(error),
+            objection={"reason": Reason.CANNOT_RUN.value, "detail": str(error)},
+        )
+
+
+def _goes_on(comparison: Comparison) -> bool:
+    if not comparison.pairs and comparison.duel.objection is None:
+        return True
+    return comparison.verdict.reason is Reason.MORE_PAIRS
+
+
+def _launch_document(run: PairRun, side: SideName) -> dict[str, Any]:
+    ready, outcome = run.ready[side], run.outcomes[side]
+    return {
+        "pids": list(ready.pids),
+        "device": ready.device,
+        "engine": dict(ready.engine_description),
+        "clean_exit": outcome.clean_exit,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
