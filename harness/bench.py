@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,12 +25,12 @@ from harness.analysis.step_finder import WARM_UP, find_steps
 from harness.analysis.steps import PathSummary, StepTable, step_table, summarise
 from harness.collectors.base import Collector
 from harness.collectors.choice import choose
-from harness.collectors.registry import collectors
+from harness.collectors.registry import Untraced, collectors
 from harness.environment import load_average, read_environment
-from harness.errors import LaunchError, StepduelError, TraceError
+from harness.errors import LaunchError, StepduelError, TraceError, UsageError
 from harness.launch import Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
 from harness.scenario import Scenario
-from harness.store import RangeRecord, RunRecord, Status, StepRecord, Store, check_writable, new_run_id
+from harness.store import RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
 from harness.subject import Subject
 from harness.trace.nesting import range_tree
 from harness.trace.reader import read_trace
@@ -122,6 +123,19 @@ class BenchResult:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Started:
+    """When a run began, and how busy the machine was with other things then."""
+
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    load_average: float = field(default_factory=load_average)
+
+    @cached_property
+    def run_id(self) -> str:
+        """The run's id, drawn once."""
+        return new_run_id(self.at)
+
+
 @dataclass(kw_only=True)
 class _Attempt:
     """What a launch did until it ended, however it ended."""
@@ -155,9 +169,12 @@ def run_bench(
     """
     check_writable(reports / "results.db")
     chosen = choose(collector, collectors(), os.environ)
-    environment, load, started_at = read_environment(), load_average(), datetime.now(UTC)
-    run_id = new_run_id(started_at)
-    logs = reports / "logs" / run_id
+    environment, started = read_environment(), _Started()
+    logs = reports / "logs" / started.run_id
+    try:
+        logs.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {logs}: {error.strerror}; choose another folder with --reports") from error
     attempt = _Attempt()
     progress("building the engine", 0)
     try:
@@ -168,30 +185,9 @@ def run_bench(
         _remove(logs, reports)
         raise
     progress("reading the trace", len(attempt.reports))
-    trace = _collect(chosen.collector, logs, scenario.run.ranks, reports / "traces" / f"{run_id}.sqlite", attempt)
-    table = None if trace is None else _read(trace, scenario, attempt)
-    status: Status = "completed" if attempt.reason is None else "failed"
-    run = RunRecord(
-        id=run_id,
-        started_at=started_at.isoformat(timespec="milliseconds"),
-        scenario=scenario.name,
-        scenario_hash=scenario.hash,
-        scenario_document=scenario.document(),
-        subject=subject.name,
-        revision=subject.revision,
-        dirty=subject.dirty,
-        collector=chosen.collector.name,
-        device=attempt.ready.device if attempt.ready else None,
-        ranks=scenario.run.ranks,
-        status=status,
-        reason=attempt.reason,
-        harness_version=harness.__version__,
-        load_average=load,
-        trace=None if trace is None else str(trace.relative_to(reports)),
-        logs=str(logs.relative_to(reports)),
-        engine_versions={name: text for name, text in attempt.ready.versions.items() if text} if attempt.ready else {},
-        engine=attempt.ready.engine_description if attempt.ready else {},
-    )
+    trace = reports / "traces" / f"{started.run_id}.sqlite"
+    table = _collect(chosen.collector, logs, scenario, trace, attempt)
+    run = _run_record(scenario, subject, chosen.collector, started, attempt, has_trace=trace.exists())
     steps = _step_records(attempt.reports, scenario.run.warmup_steps)
     with Store(reports / "results.db") as store:
         store.add_run(run, environment, steps, [] if table is None else _range_records(table))
@@ -248,39 +244,59 @@ def _drive(
             raise LaunchError(f"every step was done, but the launch {how} after its stop (log: {logs}/torchrun.log)")
 
 
-def _collect(collector: Collector, logs: Path, ranks: int, destination: Path, attempt: _Attempt) -> Path | None:
-    """Return the launch's trace, or None where there is none; a launch that should have one is failed then."""
-    if collector.name == "none":
+def _collect(collector: Collector, logs: Path, scenario: Scenario, trace: Path, attempt: _Attempt) -> StepTable | None:
+    """Make `trace` and return its step table; None where there is none. A launch that should have one fails then."""
+    if collector.name == Untraced.name:
         return None
     try:
-        trace = collector.collect(logs, ranks, destination)
-    except (LaunchError, KeyboardInterrupt) as error:
+        collector.collect(logs, scenario.run.ranks, trace)
+        for rank in range(scenario.run.ranks if attempt.reason is None else 0):
+            (logs / f"rank{rank}.sqlite").unlink(missing_ok=True)  # its rows are in the trace now
+        return _read(trace, scenario.run.warmup_steps)
+    except (LaunchError, TraceError, KeyboardInterrupt) as error:
         attempt.fail(error)
         return None
-    for rank in range(ranks):
-        with suppress(FileNotFoundError):
-            (logs / f"rank{rank}.sqlite").unlink()  # its rows are in the trace now
-    return trace
 
 
-def _read(trace: Path, scenario: Scenario, attempt: _Attempt) -> StepTable | None:
+def _read(trace: Path, warmup_steps: int) -> StepTable:
     """Return the trace's step table with the warm-up marked, however late the trace begins."""
-    try:
-        content = read_trace(trace)
-        tree = range_tree(content)
-        steps = find_steps(content, tree)
-        if steps.name != names.STEP:
-            raise TraceError(f"{trace}: no {names.STEP!r} range was recorded")
-    except TraceError as error:
-        attempt.fail(error)
-        return None
-    # A trace may begin at the first measured step. The worker gives each step's range its index as payload.
+    content = read_trace(trace)
+    tree = range_tree(content)
+    steps = find_steps(content, tree)
+    if steps.name != names.STEP:
+        raise TraceError(f"{trace}: no {names.STEP!r} range was recorded")
+    # A trace may begin at the first measured step: the worker gives each step's range its index as payload.
     index = content.ranges.payload[steps.range_row].astype(np.int64)
-    warm_up = scenario.run.warmup_steps
-    dropped = tuple(
-        reason or (WARM_UP if one < warm_up else None) for reason, one in zip(steps.dropped, index, strict=True)
-    )
+    pairs = zip(steps.dropped, index.tolist(), strict=True)
+    dropped = tuple(reason or (WARM_UP if one < warmup_steps else None) for reason, one in pairs)
     return step_table(content, tree=tree, steps=replace(steps, index=index, dropped=dropped))
+
+
+def _run_record(
+    scenario: Scenario, subject: Subject, collector: Collector, started: _Started, attempt: _Attempt, *, has_trace: bool
+) -> RunRecord:
+    ready = attempt.ready
+    return RunRecord(
+        id=started.run_id,
+        started_at=started.at.isoformat(timespec="milliseconds"),
+        scenario=scenario.name,
+        scenario_hash=scenario.hash,
+        scenario_document=scenario.document(),
+        subject=subject.name,
+        revision=subject.revision,
+        dirty=subject.dirty,
+        collector=collector.name,
+        device=ready.device if ready else None,
+        ranks=scenario.run.ranks,
+        status="completed" if attempt.reason is None else "failed",
+        reason=attempt.reason,
+        harness_version=harness.__version__,
+        load_average=started.load_average,
+        trace=f"traces/{started.run_id}.sqlite" if has_trace else None,
+        logs=f"logs/{started.run_id}",
+        engine_versions={name: text for name, text in ready.versions.items() if text} if ready else {},
+        engine=ready.engine_description if ready else {},
+    )
 
 
 def _step_records(reports: list[StepReport], warmup_steps: int) -> list[StepRecord]:

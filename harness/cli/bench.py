@@ -102,8 +102,12 @@ def _print(result: BenchResult) -> None:
     console = stdout_console()
     title = f"{clean(result.run.scenario)}  {clean(result.description)}"
     console.print(Text(title, style="bold"), soft_wrap=True)
-    for line in (_device_line(result), _code_line(result)):
-        console.print(Text(line, style="dim"), soft_wrap=True)
+    for line in (
+        _device_line(result),
+        f"collector {result.run.collector}: {result.collector_reason}",
+        _code_line(result),
+    ):
+        console.print(Text(clean(line), style="dim"), soft_wrap=True)
     console.print()
     if result.run.status == "failed":
         _print_failure(result)
@@ -119,7 +123,7 @@ def _device_line(result: BenchResult) -> str:
     memory = str(run.engine.get("device_memory", ""))
     emulated = ": emulated device memory, the link is RAM" if memory.startswith("emulated") else ""
     ranks = f"{run.ranks} rank" + ("s" if run.ranks > 1 else "")
-    return f"{clean(run.device or 'no device')}{emulated}; {ranks}; collector {run.collector}"
+    return f"{run.device or 'no device'}{emulated}; {ranks}"
 
 
 def _code_line(result: BenchResult) -> str:

@@ -1,0 +1,255 @@
+"""`stepduel bench` from the outside: real launches of a small engine, their figures, and every way they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ENGINE = '''
+"""An engine that does what its scenario says, and nothing else."""
+import contextlib, gc, os, signal, time
+import torch.distributed as dist
+
+def load(): time.sleep(0.004); return 1000
+def unload(): time.sleep(0.002); return 500
+
+class Engine:
+    description = {"device_memory": "emulated in RAM"}
+    def __init__(self, trouble, at_step): self.trouble, self.at_step = trouble, at_step
+    def batch(self, step): return step
+    def num_tokens(self, batch): return 50
+    @contextlib.contextmanager
+    def train_mode(self):
+        load(); load(); gc.collect()
+        yield
+        unload()
+    def forward_backward(self, batch):
+        if batch == self.at_step and dist.get_rank() == dist.get_world_size() - 1:
+            print("about to make trouble", flush=True)
+            if self.trouble == "raise": raise AssertionError("may not move alone \\x1b]0;owned\\x07")
+            if self.trouble == "die": os.kill(os.getpid(), signal.SIGKILL)
+            if self.trouble == "hang": time.sleep(600)
+        time.sleep(0.003)
+        return 8.0 / (batch + 1)
+    def optimizer_step(self): time.sleep(0.001)
+
+def build(*, trouble: str = "none", at_step: int = 2): return Engine(trouble, at_step)
+'''
+SCENARIO = """
+description = "A small engine"
+[run]
+warmup_steps = 1
+steps = 4
+timeout_s = 5
+[engine]
+factory = "small_engine:build"
+[probes]
+load = { target = "small_engine.load", result = "moved_bytes" }
+unload = { target = "small_engine.unload", result = "moved_bytes" }
+"gc.collect" = { target = "gc.collect", result = "collected_objects" }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder: an engine, a scenario, no repository."""
+    (tmp_path / "small_engine.py").write_text(ENGINE)
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "small.toml").write_text(SCENARIO)
+    return tmp_path
+
+
+def start(folder: Path, *arguments: str, columns: int = 80) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "harness.cli", "bench", *arguments]
+    environment = {**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def bench(folder: Path, *arguments: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
+    process = start(folder, *arguments, columns=columns)
+    out, errors = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+
+
+def stored(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(folder / "reports" / "results.db")
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Every living process that mentions `folder` in its command line or works in it."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd", "status"]):
+        about = process.info
+        if about["status"] == psutil.STATUS_ZOMBIE:
+            continue
+        if about["cwd"] == str(folder) or any(str(folder) in part for part in about["cmdline"] or ()):
+            found.append(process)
+    return found
+
+
+def step_ranges(trace: Path) -> dict[int, list[tuple[int, int]]]:
+    """(index, duration in ns) of every step, by process, read with SQL of our own."""
+    connection = sqlite3.connect(f"file:{trace}?mode=ro", uri=True)
+    rows = connection.execute(
+        """select globalTid >> 24, coalesce(uint64Value, int64Value, uint32Value, int32Value), end - start
+        from NVTX_EVENTS left join StringIds on StringIds.id = textId
+        where coalesce(value, text) = 'step' and eventType = 59 order by start"""
+    ).fetchall()
+    connection.close()
+    found = defaultdict(list)
+    for process, index, duration in rows:
+        found[process].append((index, duration))
+    return dict(found)
+
+
+def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
+    done = bench(folder, "small", "--ranks", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert set(document) == {
+        *("schema", "scenario", "run_id", "status", "reason", "collector", "device", "revision", "ranks", "steps"),
+        *("ranges", "tokens_per_s", "peak_memory_bytes", "trace", "losses"),
+    }
+    assert (document["schema"], document["scenario"], document["status"]) == ("stepduel/bench/1", "small", "completed")
+    assert (document["collector"], document["device"], document["ranks"]) == ("recorder", "cpu", 2)
+    assert (document["reason"], document["revision"]) == (None, None)
+    assert document["losses"] == [8.0 / (index + 1) for index in (1, 2, 3, 4)]
+    assert [(step["index"], step["rank"]) for step in document["steps"]] == [
+        (i, r) for i in (1, 2, 3, 4) for r in (0, 1)
+    ]
+
+    by_rank = step_ranges(folder / document["trace"])
+    assert [[index for index, _ in steps] for steps in by_rank.values()] == [[0, 1, 2, 3, 4]] * 2
+    slowest = [max(steps[index][1] for steps in by_rank.values()) for index in (1, 2, 3, 4)]
+    ranges = {item["path"]: item for item in document["ranges"]}
+    assert ranges["step"]["median_ms"] == pytest.approx(statistics.median(slowest) / 1e6)
+    assert list(ranges) == [
+        "step",
+        "step/train_mode_enter",
+        "step/train_mode_enter/load",
+        "step/train_mode_enter/gc.collect",
+        "step/forward_backward",
+        "step/optimizer_step",
+        "step/train_mode_exit",
+        "step/train_mode_exit/unload",
+    ], "in the order they run"
+    load = ranges["step/train_mode_enter/load"]
+    assert (load["calls_per_step"], load["moved_bytes_per_step"]) == (2, 2000)
+    assert load["median_ms"] >= 8
+    assert ranges["step"]["moved_bytes_per_step"] is None
+    assert ranges["step"]["share"] == 1
+    durations: dict[int, int] = defaultdict(int)
+    for step in document["steps"]:
+        durations[step["index"]] = max(durations[step["index"]], step["duration_ns"])
+    assert document["tokens_per_s"] == pytest.approx(4 * 2 * 50 / (sum(durations.values()) / 1e9))
+
+    assert stored(folder, "select id, status, trace from runs") == [
+        (document["run_id"], "completed", f"traces/{document['run_id']}.sqlite")
+    ]
+    assert stored(folder, "select count(*), sum(measured) from steps") == [(10, 8)]
+    unequal = (
+        "select count(*) from (select sum(self_ns) s, max(total_ns) t from ranges group by sequence, rank) where s != t"
+    )
+    assert stored(folder, unequal) == [(0,)], "self times of a step add up to it, exactly"
+    assert processes_of(folder) == []
+
+
+def test_the_table_fits_80_columns_and_says_what_matters(folder: Path) -> None:
+    done = bench(folder, "small", "--steps", "2")
+    assert done.returncode == 0, done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith(("range", "step ", "├", "│", "└", "  └"))]
+    assert len(table) == 10
+    assert all(len(line) <= 80 for line in table)
+    assert "cpu: emulated device memory, the link is RAM; 1 rank" in done.stdout
+    assert "2 steps after 1 of warm-up" in done.stdout
+    assert "2.0 kB" in done.stdout
+    for word in ("tokens/s", "peak resident", "reports/traces/", "reports/results.db", "next "):
+        assert word in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr, "no colour in a pipe"
+
+
+def test_a_rank_that_dies_is_a_failed_run_with_its_partial_trace(folder: Path) -> None:
+    done = bench(folder, "small", "--ranks", "2", "--set", "engine.trouble=die", "--json")
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    assert document["status"] == "failed"
+    assert "rank 1 was ended by SIGKILL" in document["reason"]
+    assert [step["index"] for step in document["steps"]] == [1, 1], "what it did before is there"
+    assert stored(folder, "select status, reason from runs") == [("failed", document["reason"])]
+    assert "about to make trouble" in (folder / "reports/logs" / document["run_id"] / "rank1.log").read_text()
+    whole = [[index for index, _ in steps][:2] for steps in step_ranges(folder / document["trace"]).values()]
+    assert [0, 1] in whole
+    assert processes_of(folder) == []
+
+
+def test_a_step_that_raises_is_readable_on_a_terminal(folder: Path) -> None:
+    done = bench(folder, "small", "--set", "engine.trouble=raise")
+    assert done.returncode == 4
+    assert "FAILED  rank 0 raised in step 2: AssertionError: may not move alone \\x1b]0;owned\\x07" in done.stdout
+    assert "  | AssertionError: may not move alone \\x1b]0;owned" in done.stdout, "the last log lines, made harmless"
+    assert "\x1b" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
+    process = start(folder, "small", "--set", "run.steps=100000", "--json")
+    assert process.stderr is not None
+    while "measuring" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    document = json.loads(out)
+    assert (document["status"], document["reason"]) == ("failed", "interrupted")
+    assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
+    assert stored(folder, "select min(sequence) from steps") == [(0,)]
+    assert processes_of(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["smal"], "no scenario named 'smal'. Did you mean 'small'?"),
+        (["small", "--ranks", "0"], "'--ranks'"),
+        (["small", "--set", "engine.at_stp=1"], "unknown key 'at_stp'. Did you mean 'at_step'?"),
+        (["small", "--collector", "nsys"], "nsys"),
+        (["small", "--reports", "small_engine.py"], "small_engine.py"),
+        (["small", "--reports", "small_engine.py/x"], "small_engine.py"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    folder: Path, arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPDUEL_NSYS", str(folder / "no-nsys-here"))
+    if "nsys" not in arguments:
+        arguments = [*arguments, "--collector", "recorder"]
+    before = sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+    done = bench(folder, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    complaints = [line for line in done.stderr.splitlines() if line.startswith("stepduel: ")]
+    assert len(complaints) == 1
+    assert complaint in complaints[0]
+    assert "Traceback" not in done.stderr
+    assert sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts) == before
