@@ -16,6 +16,9 @@ LOG_LINES: Final = 20
 # One entry of the table that torchrun prints at its end, for every rank that failed.
 _TORCHRUN_ENTRY: Final = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+) \(pid: \d+\)")
 
+# What faulthandler writes of the thread that took the signal, which is the main thread.
+_INNERMOST_FRAME: Final = re.compile(r'^Current thread .*\n  File "([^"]*)"', re.MULTILINE)
+
 
 class LaunchFailedError(LaunchError):
     """A launch that did not end as asked.
@@ -72,17 +75,21 @@ def read_phases(launch_dir: Path, ranks: int) -> list[RankPhase]:
     return phases
 
 
-def laggards(phases: list[RankPhase]) -> list[RankPhase]:
-    """The ranks that hold up the others: those behind the furthest one, or all when none is ahead."""
-    order = {"batch": 0, "step": 1, "gather": 2}
-    positions = [(phase.step or 0, order.get(phase.phase, 0)) for phase in phases]
-    behind = [phase for phase, position in zip(phases, positions, strict=True) if position < max(positions)]
-    return behind or phases
+def laggards(launch_dir: Path, phases: list[RankPhase]) -> list[RankPhase]:
+    """The ranks that hold up the others: those that are not in a collective, by the stacks in their logs, if any."""
+    busy = [phase for phase in phases if not _in_collective(launch_dir / f"rank{phase.rank}.log")]
+    return busy or phases
+
+
+def _in_collective(log: Path) -> bool:
+    """Whether the last stack dump in `log` has its main thread inside torch.distributed."""
+    found = _INNERMOST_FRAME.findall("\n".join(tail(log, 1000)))
+    return bool(found) and "/torch/distributed/" in found[-1]
 
 
 def timed_out(launch_dir: Path, ranks: int, waited_for: str, seconds: float) -> LaunchFailedError:
     """The failure of a launch that did not do `waited_for` (`start`, `step`, `stop`) in time."""
-    phases = laggards(read_phases(launch_dir, ranks))
+    phases = laggards(launch_dir, read_phases(launch_dir, ranks))
     where = "; ".join(map(str, phases)) or "no rank had started"
     first = phases[0] if phases else None
     log = launch_dir / (f"rank{first.rank}.log" if first else "torchrun.log")
@@ -101,18 +108,21 @@ def diagnose(launch_dir: Path, ranks: int) -> LaunchFailedError:
     """Why the tree ended before it was told to: call it once the tree has ended.
 
     When one rank dies, the others raise within milliseconds, because their collectives break. So a rank ended by a
-    signal comes first, then the earliest of those that raised.
+    signal comes first, then one that ended without saying why, then the earliest of those that raised.
     """
     statuses = _torchrun_statuses(launch_dir / "torchrun.log")
     killed = [(rank, status) for rank, status in statuses if status < 0 and status != -signal.SIGTERM]
     if killed:
         return _died(launch_dir, ranks, *killed[0])
+    silent = [
+        (r, status) for r, status in statuses if status > 0 and not (launch_dir / f"rank{r}.failure.json").exists()
+    ]
+    if silent:
+        rank, status = silent[0]
+        return _ended(launch_dir, ranks, rank, "rank_exited", f"exited with status {status}")
     failures = sorted(_rank_failures(launch_dir, ranks), key=lambda failure: float(failure["time_ns"]))
     if failures:
         return _raised(launch_dir, failures[0])
-    if statuses:
-        rank, status = statuses[0]
-        return _ended(launch_dir, ranks, rank, "rank_exited", f"exited with status {status}")
     log = launch_dir / "torchrun.log"
     lines = tail(log)
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
@@ -154,7 +164,7 @@ def _raised(launch_dir: Path, failure: dict[str, Any]) -> LaunchFailedError:
 
 def _died(launch_dir: Path, ranks: int, rank: int, status: int) -> LaunchFailedError:
     name = signal.Signals(-status).name
-    hint = ", as the kernel does when memory runs out" if -status == signal.SIGKILL else ""
+    hint = " (the kernel sends it, too, when memory runs out)" if -status == signal.SIGKILL else ""
     return _ended(launch_dir, ranks, rank, "rank_died", f"was ended by {name}{hint}")
 
 

@@ -1,0 +1,1 @@
+raise ImportError("the subject's own harness must stay hidden")

@@ -1,0 +1,249 @@
+"""Launches with real processes: stepping, refusing, and every way to fail. None may leave a process or a socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.errors import UsageError
+from harness.launch import Launch, LaunchFailedError, LaunchRequest
+from harness.launch.supervisor import MARK, marked_processes
+
+HERE = Path(__file__).resolve().parent
+ENGINE_ROOT = HERE / "engine_root"
+LOAD = {"name": "load", "target": "toy_engine.load", "result": "moved_bytes"}
+
+
+def request(launch_dir: Path, engine: dict[str, Any] | None = None, **changes: Any) -> LaunchRequest:
+    fields: dict[str, Any] = {"engine_root": ENGINE_ROOT, "factory": "toy_engine:build", "probes": [LOAD]}
+    fields |= {"engine": engine or {}, "launch_dir": launch_dir, "exit_timeout_s": 5.0}
+    return LaunchRequest(**{**fields, **changes})
+
+
+def processes_of(launch_id: str) -> list[psutil.Process]:
+    """Every living process that carries the launch's mark, found by psutil instead of the code under test."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == launch_id and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def range_counts(trace: Path) -> dict[str, int]:
+    with sqlite3.connect(f"file:{trace}?mode=ro&immutable=1", uri=True) as connection:
+        rows = connection.execute(
+            "SELECT text, count(*) FROM NVTX_EVENTS WHERE eventType IN (34, 59, 60) GROUP BY text"
+        )
+        counts = dict(rows.fetchall())
+    connection.close()
+    return counts
+
+
+def cpu_seconds(pids: tuple[int, ...]) -> float:
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setenv("WORLD_SIZE", "7")
+
+
+@pytest.fixture
+def socket_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where private folders are made; whatever is left in it at the end fails the test."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_two_ranks_step_when_told_and_sleep_between(
+    tmp_path: Path, clean_environment: None, socket_folders: Path
+) -> None:
+    with Launch(request(tmp_path / "launch", ranks=2, seed=5, capture=(1, 2))) as launch:
+        (folder,) = socket_folders.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        ready = launch.wait_ready()
+        reports = [launch.step(), launch.step()]
+        before = cpu_seconds(ready.pids)
+        time.sleep(1.0)
+        asleep_cpu_s = cpu_seconds(ready.pids) - before
+        reports.append(launch.step())
+        outcome = launch.stop()
+        assert processes_of(launch.launch_id) == []
+    assert asleep_cpu_s <= 0.05
+    assert outcome.clean_exit
+    # loss = sum of four batch values of (step + 10 * rank); the mean over ranks, the sum of the tokens
+    assert [report.loss for report in reports] == [20.0, 24.0, 28.0]
+    assert [report.index for report in reports] == [0, 1, 2]
+    assert {report.tokens for report in reports} == {8}
+    assert all(len(report.durations_ns) == 2 and min(report.durations_ns) > 0 for report in reports)
+    assert reports[2].peak_memory_bytes >= reports[2].rss_bytes > 50_000_000
+    described = ready.engine_description
+    assert described["path"][0] == str(ENGINE_ROOT)
+    assert not any("worker" in entry for entry in described["path"])
+    assert described["harness_file"] == str(HERE.parents[1] / "harness" / "__init__.py")
+    assert described["threads"] == str(max(1, len(os.sched_getaffinity(0)) // 2))
+    assert described["master_port"] != "1"
+    assert outcome.traces == (tmp_path / "launch" / "rank0.sqlite", tmp_path / "launch" / "rank1.sqlite")
+    for rank, trace in enumerate(outcome.traces):
+        counts = range_counts(trace)
+        wanted = {"step": 3, "rank": 3, "load": 3, "moved_bytes": 3, "train_mode_enter": 3}
+        wanted |= {"forward_backward": 3, "optimizer_step": 3, "train_mode_exit": 3}
+        assert {name: counts.get(name) for name in wanted} == wanted
+        assert counts.get("capture", 0) == (1 if rank == 0 else 0)
+
+
+@pytest.mark.slow
+def test_a_plan_that_does_not_fit_is_refused(tmp_path: Path, socket_folders: Path) -> None:
+    launch = Launch(request(tmp_path / "launch", {"falt": "none"}, ranks=2))
+    with launch, pytest.raises(UsageError, match=r"unknown key 'falt'\. Did you mean 'fault'\?"):
+        launch.wait_ready()
+    assert processes_of(launch.launch_id) == []
+    with pytest.raises(UsageError, match="holds a launch already"):
+        Launch(request(tmp_path / "launch")).start()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "reason", "said"),
+    [
+        ("raise", "step_raised", "rank 1 raised in step 1: ArithmeticError: the loss is not finite (log: "),
+        ("kill", "rank_died", "rank 1 was ended by SIGKILL (the kernel sends it, too, when memory runs out) in step 1"),
+        ("exit", "rank_exited", "rank 1 exited with status 9 in step 1"),
+        ("hang", "step_timeout", "launch hung: no step within 2 s (rank 1 in step 1)"),
+    ],
+)
+def test_a_step_that_fails_on_one_rank_ends_everything(
+    fault: str, reason: str, said: str, tmp_path: Path, socket_folders: Path
+) -> None:
+    launch = Launch(request(tmp_path / "launch", {"fault": fault, "helper": True}, ranks=2, timeout_s=2.0))
+    with launch:
+        launch.wait_ready()
+        assert any(process.name() == "sleep" for process in processes_of(launch.launch_id))
+        launch.step()
+        begun = time.monotonic()
+        with pytest.raises(LaunchFailedError) as caught:
+            launch.step()
+        assert time.monotonic() - begun < 15
+        assert processes_of(launch.launch_id) == []
+    failure = caught.value
+    assert (failure.reason, failure.rank, failure.phase, failure.step) == (reason, 1, "step", 1)
+    assert said in str(failure)
+    assert "\n" not in str(failure)
+    log = "\n".join(failure.log_tail)
+    assert {"hang": "linger_here", "raise": "in misbehave"}.get(fault, f"about to {fault}") in log  # stack, or words
+    for rank in range(2):
+        assert range_counts(tmp_path / "launch" / f"rank{rank}.sqlite")["step"] >= 1  # what was flushed is there
+    with pytest.raises(UsageError, match="has ended"):
+        launch.step()
+
+
+@pytest.mark.slow
+def test_a_build_that_fails_and_one_that_is_late(tmp_path: Path, socket_folders: Path) -> None:
+    with (
+        Launch(request(tmp_path / "a", {"fault": "build", "on_rank": 0})) as launch,
+        pytest.raises(LaunchFailedError, match="rank 0 raised in build: MemoryError: no room") as caught,
+    ):
+        launch.wait_ready()
+    assert caught.value.reason == "build_raised"
+    late = Launch(request(tmp_path / "b", start_timeout_s=0.5))
+    with late, pytest.raises(LaunchFailedError, match=r"no start within 0\.5 s") as caught:
+        late.wait_ready()
+    assert caught.value.reason == "start_timeout"
+    assert processes_of(late.launch_id) == []
+
+
+def test_an_interpreter_that_cannot_run_torchrun(tmp_path: Path, socket_folders: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no torch here >&2\nexit 3\n")
+    python.chmod(0o755)
+    with (
+        Launch(request(tmp_path / "launch", python=python)) as launch,
+        pytest.raises(LaunchFailedError, match="no torch here") as caught,
+    ):
+        launch.wait_ready()
+    assert caught.value.reason == "launcher_failed"
+    assert caught.value.log_tail == ("no torch here",)
+
+
+def test_requests_that_cannot_be_launched(tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"ranks": 0}, "ranks is 0; expected at least 1"),
+        ({"engine_root": tmp_path / "nowhere"}, "no such folder"),
+        ({"python": tmp_path / "nopython"}, "no such interpreter"),
+    ]
+    for changes, said in cases:
+        with pytest.raises(UsageError, match=said):
+            request(tmp_path, **changes)
+
+
+def test_a_collector_can_wrap_the_command(tmp_path: Path, socket_folders: Path) -> None:
+    def wrap(argv: Any, env: Any, launch_dir: Path) -> tuple[list[str], dict[str, str]]:
+        assert "torch.distributed.run" in argv
+        return ["sh", "-c", "echo $WRAPPED in $PWD >&2; exit 1"], {**env, "WRAPPED": launch_dir.name}
+
+    launch = Launch(request(tmp_path / "launch"), wrap)
+    with launch, pytest.raises(LaunchFailedError):
+        launch.wait_ready()
+    assert (tmp_path / "launch" / "torchrun.log").read_text() == f"launch in {Path.cwd()}\n"
+    assert launch.command[0] == "sh"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal.Signals, tmp_path: Path) -> None:
+    harness = subprocess.Popen(
+        [sys.executable, str(HERE / "drive.py"), str(tmp_path / "launch")],
+        cwd=HERE.parents[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert harness.stdout is not None
+    assert harness.stderr is not None
+    launch_id, socket_path = harness.stdout.readline().split()
+    assert len(processes_of(launch_id)) >= 4  # supervisor, torchrun, rank, helper
+    harness.send_signal(number)
+    harness.wait(20)
+    said = harness.stderr.read()
+    deadline = time.monotonic() + 10
+    while processes_of(launch_id) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_of(launch_id) == []
+    assert range_counts(tmp_path / "launch" / "rank0.sqlite")["step"] == 1
+    if number == signal.SIGINT:
+        assert said.rstrip().endswith("KeyboardInterrupt")
+        assert not Path(socket_path).parent.exists()
+    harness.stdout.close()
+    harness.stderr.close()
+
+
+def test_marks_are_found_in_children_that_left_their_session() -> None:
+    child = subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: "abc"}, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 5
+        while marked_processes("abc") != [child.pid] and time.monotonic() < deadline:
+            time.sleep(0.01)  # until it has become `sleep`
+        assert marked_processes("abc") == [child.pid]
+        assert marked_processes("ab") == []
+    finally:
+        child.kill()
+        child.wait()
