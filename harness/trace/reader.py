@@ -15,11 +15,12 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import adbc_driver_manager
 import adbc_driver_sqlite
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from harness.errors import TraceError
@@ -28,6 +29,7 @@ from harness.trace.assembly import OPEN_END, Columns, Export, Interner, assemble
 from harness.trace.files import readable_database
 from harness.trace.model import NO_NAME, FloatArray, Int64Array, Trace
 
+_Number = TypeVar("_Number", np.int64, np.int32, np.float64)
 _BATCH_ROWS: Final = 65_536
 _NO_PAYLOAD: Final = "-9e999"
 _PAYLOADS: Final = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
@@ -171,7 +173,7 @@ class _Database:
             return {column.field: np.empty(0, dtype=np.int64) for column in columns}
         expressions = [_integer(column, present) for column in columns]
         batch = self._query(f'SELECT {", ".join(expressions)} FROM "{table}" {where}')
-        return {column.field: _int64(batch.column(index)) for index, column in enumerate(columns)}
+        return {column.field: _numbers(batch.column(index), np.int64) for index, column in enumerate(columns)}
 
     def _named(self, table: str, columns: tuple[_Column, ...], interner: Interner, where: str = "") -> Columns:
         """Like `_columns`, with `string_id` turned into `name_id`."""
@@ -197,8 +199,8 @@ class _Database:
         # As bytes: the text need not be valid UTF-8.
         expressions.append("COALESCE(CAST(text AS BLOB), x'')" if "text" in present else "x''")
         batch = self._query(f"SELECT {', '.join(expressions)} FROM NVTX_EVENTS {where}")
-        read = {column.field: _int64(batch.column(index)) for index, column in enumerate(_NVTX)}
-        payload = batch.column(len(_NVTX)).to_numpy() if batch.num_rows else np.empty(0)
+        read = {column.field: _numbers(batch.column(index), np.int64) for index, column in enumerate(_NVTX)}
+        payload = _numbers(batch.column(len(_NVTX)), np.float64)
         registered = self._names(read.pop("string_id"), interner)
         written = _intern_texts(batch.column(len(_NVTX) + 1), interner)
         read["name_id"] = np.where(registered == NO_NAME, written, registered)
@@ -258,8 +260,15 @@ def _integer(column: _Column, present: set[str]) -> str:
     return f"CAST(COALESCE({', '.join([*candidates, str(column.default)])}) AS INTEGER)"
 
 
-def _int64(column: pa.ChunkedArray) -> Int64Array:
-    return np.asarray(column.to_numpy(), dtype=np.int64) if len(column) else np.empty(0, dtype=np.int64)
+def _numbers(column: pa.ChunkedArray, dtype: type[_Number]) -> npt.NDArray[_Number]:
+    """A column without NULLs as one array. Straight from the buffers: pyarrow's own conversion imports pandas."""
+    values = np.empty(len(column), dtype=dtype)
+    first = 0
+    for chunk in column.chunks:
+        raw = np.frombuffer(chunk.buffers()[1], dtype=dtype)
+        values[first : first + len(chunk)] = raw[chunk.offset : chunk.offset + len(chunk)]
+        first += len(chunk)
+    return values
 
 
 def _intern_texts(column: pa.ChunkedArray, interner: Interner) -> Int64Array:
@@ -269,8 +278,7 @@ def _intern_texts(column: pa.ChunkedArray, interner: Interner) -> Int64Array:
     encoded = column.combine_chunks().dictionary_encode()
     texts = (_text(raw) for raw in encoded.dictionary.to_pylist())
     ids = np.array([interner.add(text) if text else NO_NAME for text in texts], dtype=np.int64)
-    index: Int64Array = np.asarray(encoded.indices, dtype=np.int64)
-    return ids[index]
+    return ids[_numbers(pa.chunked_array([encoded.indices]), np.int32)]
 
 
 def _ranks(meta: list[tuple[str, str]]) -> Iterator[tuple[int, int]]:
