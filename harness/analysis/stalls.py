@@ -2,15 +2,16 @@
 
 A synchronising call is no waste while the GPU works: the host had to wait anyway. It costs what follows, because the
 host could not launch ahead: the GPU runs dry and idles until the next launch arrives. So a call's *stall* is the idle
-time of its process's GPU from the call's start to the next GPU operation. It stops at the end of the range that the
-call is in: what the host does in the next range is not this call's doing. Stalls are therefore rather too small than
-too large.
+time of its process's GPU from the call's start to the next GPU operation. It stops `MAX_RESUME_NS` after the call
+returned: launching again takes tens of microseconds, and a host that takes longer is busy with something else, which is
+not this call's doing. Stalls are therefore rather too small than too large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from harness.analysis.intervals import Intervals, intersection, union
 from harness.trace import schema
 from harness.trace.model import BoolArray, Int64Array
 from harness.trace.naming import api_name
+
+MAX_RESUME_NS: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,15 +84,10 @@ def stalls(capture: Capture, calls: Int64Array) -> Stalls:
 
 
 def _stall_end(capture: Capture, idle: Intervals, calls: Int64Array) -> Int64Array:
-    api, ranges = capture.trace.api, capture.trace.ranges
-    end = api.end_ns[calls].copy()
+    end = capture.trace.api.end_ns[calls]
     if not len(idle):
         return end
     gap = np.searchsorted(idle.start_ns, end, side="right") - 1
     idle_at_end = (gap >= 0) & (idle.end_ns[np.maximum(gap, 0)] > end)
-    limit = capture.steps.end_ns[capture.api_row[calls]].copy()
-    around = capture.api_range[calls]
-    known = around != NONE
-    limit[known] = np.minimum(limit[known], ranges.end_ns[around[known]])
-    resumed = np.minimum(idle.end_ns[np.maximum(gap, 0)], np.maximum(limit, end))
+    resumed = np.minimum(idle.end_ns[np.maximum(gap, 0)], end + MAX_RESUME_NS)
     return np.where(idle_at_end, resumed, end)

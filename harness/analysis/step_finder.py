@@ -24,7 +24,7 @@ OUTLYING_FIRST: Final = "outlying first step"
 _FIRST_STEP_FACTOR: Final = 2.0
 """A first step longer than this many median steps is left out: it compiles, allocates and fills caches."""
 _STEP_WORD: Final = re.compile(r"(?<![a-z])(?:step|iter|iteration|batch)(?![a-z])")
-_NOT_A_STEP: Final = re.compile(r"optim|zero_grad")
+_NOT_A_STEP: Final = re.compile(r"optim|zero_grad|norm")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

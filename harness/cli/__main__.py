@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "bench": ("bench", "Run a scenario, trace its ranges, and say where the step goes."),
     "compare": ("compare", "Step two subjects in turn: which is faster, where, and is it the same work?"),
     "scenarios": ("scenarios", "List the scenarios, or show one resolved."),
+    "analyze": ("analyze", "Say where the time of a trace goes, and what is wasted."),
     "diff": ("diff", "Explain two traces range by range."),
     "export": ("export", "Write a trace for Perfetto, as CSV or as Parquet."),
     "scrub": ("scrub", "Copy a trace without what identifies people and machines."),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from harness.analysis.difference import NO_VERDICT, DiffPart, DiffSide, TraceDiff, diff_traces
+from harness.analysis.difference import NO_VERDICT, DiffPart, diff_traces
+from harness.analysis.document import diff_document
 from harness.cli.output import clean, print_json
 from harness.cli.trace_tables import milliseconds, print_paragraph, print_table, signed_milliseconds
-from harness.trace.reader import read_trace
+from harness.collectors.nsys_reports import read_any
 
 _SHOWN_PARTS = 25
 
@@ -26,9 +27,9 @@ def diff(base: Path, head: Path, step_name: str | None, as_json: bool) -> None:
     Figures are self times, mean per step, so that they add up to the difference of the mean step. Ranges that only one
     trace has count like any other.
     """
-    found = diff_traces(read_trace(base), read_trace(head), step_name=step_name)
+    found = diff_traces(read_any([base], os.environ), read_any([head], os.environ), step_name=step_name)
     if as_json:
-        print_json(_document(found))
+        print_json(diff_document(found))
         return
     for warning in found.warnings:
         click.echo(f"stepduel: warning: {clean(warning)}", err=True)
@@ -40,7 +41,7 @@ def diff(base: Path, head: Path, step_name: str | None, as_json: bool) -> None:
         rows.append((f"({len(rest)} more)", milliseconds(base_ns), milliseconds(head_ns), _delta(base_ns, head_ns), ""))
     rows.append(
         (
-            found.base.step or "whole capture",
+            f"= {found.base.step or 'whole capture'}",
             milliseconds(found.base.step_ns),
             milliseconds(found.head.step_ns),
             _delta(found.base.step_ns, found.head.step_ns),
@@ -62,41 +63,3 @@ def _row(part: DiffPart) -> tuple[str, ...]:
 
 def _delta(base_ns: float, head_ns: float) -> str:
     return signed_milliseconds(head_ns - base_ns)
-
-
-def _document(found: TraceDiff) -> dict[str, Any]:
-    return {
-        "schema": "stepduel/diff/1",
-        "base": _side(found.base),
-        "head": _side(found.head),
-        "step": {
-            "base_ms": found.base.step_ns / 1e6,
-            "head_ms": found.head.step_ns / 1e6,
-            "delta_ms": found.delta_ns / 1e6,
-        },
-        "ranges": [
-            {
-                "path": part.path,
-                "sides": part.sides,
-                "base_calls": part.base_calls,
-                "head_calls": part.head_calls,
-                "base_ms": part.base_ns / 1e6,
-                "head_ms": part.head_ns / 1e6,
-                "delta_ms": part.delta_ns / 1e6,
-            }
-            for part in found.parts
-        ],
-        "verdict": None,
-        "note": NO_VERDICT,
-        "warnings": list(found.warnings),
-    }
-
-
-def _side(side: DiffSide) -> dict[str, Any]:
-    return {
-        "trace": list(side.sources),
-        "ranks": side.ranks,
-        "step": side.step,
-        "steps": side.steps,
-        "dropped_steps": side.dropped,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import cast
 
@@ -9,8 +10,8 @@ import click
 from rich.text import Text
 
 from harness.cli.output import clean, print_json, stdout_console
+from harness.collectors.nsys_reports import read_any
 from harness.trace.export import FORMATS, TABLES, Format, export_trace
-from harness.trace.reader import read_trace
 
 
 @click.command()
@@ -26,7 +27,7 @@ def export(traces: tuple[Path, ...], to: str, output: Path, table: str | None, f
     `perfetto` writes Chrome JSON for https://ui.perfetto.dev, compressed when the name ends in .gz. `csv` and `parquet`
     write one table when the name ends in .csv or .parquet (ranges, or --table), and a folder with all tables otherwise.
     """
-    trace = read_trace(*traces)
+    trace = read_any(traces, os.environ)
     written = export_trace(trace, output, cast(Format, to), table=table, force=force)
     size = sum(path.stat().st_size for path in (written.rglob("*") if written.is_dir() else [written]))
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich import box
@@ -11,12 +12,13 @@ from rich.text import Text
 from harness.cli.output import clean, stdout_console
 
 _MIN_NAME_WIDTH = 16
+_SHARED_PARTS = re.compile(r"^void |\bat::native::|\(anonymous namespace\)::|<unnamed>::")
 
 
-def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, keep_start: bool = False) -> None:
     """Print a table whose first column is names and whose others are figures; nothing where there are no rows.
 
-    Too wide names lose their beginning, which the end of a path tells apart better than its start.
+    Too wide names lose their beginning, since paths differ at the end, or with `keep_start` their end.
     """
     if not rows:
         return
@@ -29,7 +31,9 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]
     for header in headers[1:]:
         table.add_column(header, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(Text(elided(clean(row[0]), width)), *(Text(clean(cell)) for cell in row[1:]))
+        table.add_row(
+            Text(elided(clean(row[0]), width, keep_start=keep_start)), *(Text(clean(cell)) for cell in row[1:])
+        )
     console.print(table)
     console.print()
 
@@ -39,12 +43,19 @@ def print_paragraph(text: str, style: str = "") -> None:
     stdout_console().print(Text(clean(text), style=style))
 
 
-def elided(text: str, width: int) -> str:
-    """`text` cut to `width` characters: the indentation and the end are kept."""
+def elided(text: str, width: int, *, keep_start: bool = False) -> str:
+    """`text` cut to `width` characters: the indentation and the end are kept, or with `keep_start` the beginning."""
     if len(text) <= width:
         return text
+    if keep_start:
+        return f"{text[: width - 1]}…"
     indent = text[: len(text) - len(text.lstrip(" "))][: width // 2]
     return f"{indent}…{text[len(indent) + len(text) - width + 1 :]}"
+
+
+def kernel_label(name: str) -> str:
+    """A kernel's name without what most of them share, so that the telling part comes first."""
+    return _SHARED_PARTS.sub("", name)
 
 
 def milliseconds(ns: float) -> str:

@@ -29,8 +29,8 @@ def check(capture: Capture) -> list[Finding]:
             rule="exposed_communication",
             summary=f"{milliseconds(per_step)} {capture.unit} ({share:.0%}) of communication had no other GPU work "
             "beside it",
-            advice="prefetch collectives further ahead (FSDP2: set_modules_to_forward_prefetch), reduce gradients in "
-            "larger buckets, or give each step more compute per byte sent",
+            advice="start collectives earlier and beside compute (async_op=True, FSDP2's prefetching), split an "
+            "all-to-all and pipeline it, use larger buckets, or give each step more compute per byte sent",
             ns_per_step=per_step,
             evidence=Evidence(
                 ns=total,

@@ -19,15 +19,13 @@ SYNCHRONISING = {
 
 
 def check(capture: Capture) -> list[Finding]:
-    """Find synchronising calls after which a kept step still launches work."""
-    if not capture.has_steps:
-        return []
+    """Find synchronising calls after which a kept step (or a capture without steps) still launches work."""
     chosen = calls_named(capture, SYNCHRONISING) & ~ends_its_step(capture) & ~item_waits(capture)
     return stall_finding.build(
         capture,
         kept(capture, capture.api_row, chosen),
         rule="synchronise_in_step",
-        what="synchronising calls in the middle of steps",
+        what="synchronising calls with work after them",
         advice="remove the synchronisation, or move it to the end of the step: events and wait_stream order streams "
-        "without stopping the host",
+        "without stopping the host, and a copy to the GPU waits unless its source is pinned and it is non_blocking",
     )

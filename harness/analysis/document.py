@@ -1,0 +1,147 @@
+"""The JSON documents of `stepduel analyze` and `stepduel diff`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from harness.analysis.analyze import TraceAnalysis
+from harness.analysis.difference import NO_VERDICT, DiffSide, TraceDiff
+
+ANALYZE_SCHEMA: Final = "stepduel/analyze/1"
+DIFF_SCHEMA: Final = "stepduel/diff/1"
+
+
+def analyze_document(found: TraceAnalysis) -> dict[str, Any]:
+    """`ranges` are sums over the whole capture, `per_step` medians over the kept steps, which are those in `steps`."""
+    trace, steps = found.trace, found.steps
+    has_gpu = len(trace.operations) > 0
+    return {
+        "schema": ANALYZE_SCHEMA,
+        "trace": {
+            "nsys_version": trace.info.nsys_version,
+            "collector": trace.info.collector,
+            "ranks": len(trace.ranks),
+            "duration_ns": trace.last_ns - trace.first_ns,
+        },
+        "rule": found.rule,
+        "step": steps.name,
+        "steps": [
+            {
+                "rank": int(steps.rank[row]),
+                "index": int(steps.index[row]),
+                "start_ns": int(steps.start_ns[row]),
+                "duration_ns": int(steps.duration_ns[row]),
+                "gpu_busy_ns": int(found.step_gpu_busy_ns[row]),
+            }
+            for row in np.flatnonzero(steps.kept).tolist()
+        ],
+        "dropped_steps": [
+            {"rank": int(steps.rank[row]), "index": int(steps.index[row]), "reason": reason}
+            for row, reason in enumerate(steps.dropped)
+            if reason is not None
+        ],
+        "by_rank": [
+            {"rank": r.rank, "steps": r.steps, "median_ms": r.median_ns / 1e6, "gpu_busy_ms": r.gpu_busy_ns / 1e6}
+            for r in found.ranks
+        ],
+        "slowest_rank": None if found.slowest_rank is None else found.slowest_rank.rank,
+        "ranges": [
+            {
+                "path": r.path,
+                "name": r.name,
+                "calls": r.calls,
+                "total_ns": r.total_ns,
+                "self_ns": r.self_ns,
+                "median_ns": r.median_ns,
+                "gpu_ns": r.gpu_ns,
+                "gpu_ops": r.gpu_ops,
+                "projected_ns": r.projected_ns,
+                "h2d_bytes": r.h2d_bytes,
+                "d2h_bytes": r.d2h_bytes,
+                "sync_ns": r.sync_ns,
+            }
+            for r in found.ranges
+        ],
+        "per_step": [
+            {
+                "path": p.path,
+                "calls_per_step": p.calls_per_step,
+                "median_ms": p.median_ms,
+                "p90_ms": p.p90_ms,
+                "self_median_ms": p.self_median_ms,
+                "gpu_median_ms": p.gpu_median_ms,
+            }
+            for p in found.per_step
+        ],
+        "kernels": [{"name": k.name, "calls": k.calls, "total_ns": k.total_ns} for k in found.kernels],
+        "api": [{"name": a.name, "calls": a.calls, "total_ns": a.total_ns} for a in found.api],
+        "copies": [
+            {
+                "kind": c.kind,
+                "count": c.count,
+                "bytes": c.bytes,
+                "total_ns": c.total_ns,
+                "pageable_bytes": c.pageable_bytes,
+            }
+            for c in found.copies
+        ],
+        "gpu": {
+            "busy_ns": found.gpu.busy_ns,
+            "kernel_ns": found.gpu.kernel_ns,
+            "copy_ns": found.gpu.copy_ns,
+            "graph_ns": found.gpu.graph_ns,
+        },
+        "coverage": {rule: share if has_gpu else None for rule, share in found.coverage.items()},
+        "findings": [
+            {
+                "rule": f.rule,
+                "ns_per_step": f.ns_per_step,
+                "summary": f.summary,
+                "try": f.advice,
+                "evidence": f.evidence.document(),
+            }
+            for f in found.findings
+        ],
+        "warnings": list(found.warnings),
+    }
+
+
+def diff_document(found: TraceDiff) -> dict[str, Any]:
+    """Figures in `ranges` are self times, mean per step: their deltas add up to that of the step."""
+    return {
+        "schema": DIFF_SCHEMA,
+        "base": _side(found.base),
+        "head": _side(found.head),
+        "step": {
+            "base_ms": found.base.step_ns / 1e6,
+            "head_ms": found.head.step_ns / 1e6,
+            "delta_ms": found.delta_ns / 1e6,
+        },
+        "ranges": [
+            {
+                "path": part.path,
+                "sides": part.sides,
+                "base_calls": part.base_calls,
+                "head_calls": part.head_calls,
+                "base_ms": part.base_ns / 1e6,
+                "head_ms": part.head_ns / 1e6,
+                "delta_ms": part.delta_ns / 1e6,
+            }
+            for part in found.parts
+        ],
+        "verdict": None,
+        "note": NO_VERDICT,
+        "warnings": list(found.warnings),
+    }
+
+
+def _side(side: DiffSide) -> dict[str, Any]:
+    return {
+        "trace": list(side.sources),
+        "ranks": side.ranks,
+        "step": side.step,
+        "steps": side.steps,
+        "dropped_steps": side.dropped,
+    }

@@ -1,0 +1,208 @@
+"""`stepduel analyze`: where the time of a trace goes, and what is wasted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast
+
+import click
+import numpy as np
+
+from harness.analysis.analyze import TraceAnalysis
+from harness.analysis.analyze import analyze as analyze_trace
+from harness.analysis.document import analyze_document
+from harness.analysis.findings.finding import Finding
+from harness.cli.output import clean, print_json, stdout_console
+from harness.cli.trace_tables import elided, kernel_label, milliseconds, print_paragraph, print_table, size
+from harness.collectors.nsys_reports import read_any
+from harness.trace.projection import RULES, Rule
+
+_STEP_ROWS = 20
+_TREE_ROWS = 40
+_TOP = 10
+_EVIDENCE_ROWS = 3
+_WIDE = 120
+
+
+@click.command()
+@click.argument("traces", metavar="TRACE…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--step", "step_name", metavar="NAME", help="Range that is a step; found by itself without.")
+@click.option(
+    "--rule",
+    type=click.Choice(RULES),
+    default="process",
+    show_default=True,
+    help="GPU work counts for the ranges around its launch on the same thread (as nsys does), or in the same process.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def analyze(traces: tuple[Path, ...], step_name: str | None, rule: str, as_json: bool) -> None:
+    """Say where the time of one trace goes, and what is wasted.
+
+    TRACE is a SQLite export of Nsight Systems, or a trace of this tool. Several are read as one: a file a rank or node.
+    """
+    found = analyze_trace(read_any(traces, os.environ), step_name=step_name, rule=cast(Rule, rule))
+    if as_json:
+        print_json(analyze_document(found))
+        return
+    _print_head(found, traces)
+    _print_steps(found)
+    _print_ranges(found)
+    _print_gpu(found)
+    _print_findings(found)
+    for warning in found.warnings:
+        click.echo(f"stepduel: warning: {clean(warning)}", err=True)
+
+
+def _print_head(found: TraceAnalysis, traces: tuple[Path, ...]) -> None:
+    info = found.trace.info
+    writer = f"nsys {info.nsys_version}" if info.nsys_version else info.collector
+    ranks = len(found.trace.ranks)
+    parts = [
+        ", ".join(path.name for path in traces),
+        writer,
+        f"{ranks} rank{'s' if ranks != 1 else ''}",
+        f"{(found.trace.last_ns - found.trace.first_ns) / 1e9:,.3f} s captured",
+    ]
+    if len(found.trace.operations):
+        parts.append(f"{found.gpu.busy_ns / 1e9:,.3f} s of GPU work")
+    print_paragraph(" · ".join(parts))
+    if len(found.trace.operations) and len(found.trace.ranges):
+        shares = ", ".join(f"{share:.0%} by {rule}" for rule, share in found.coverage.items())
+        print_paragraph(f"GPU time that found a range: {shares}. Figures below go by {found.rule} (--rule).")
+    stdout_console().print()
+
+
+def _print_steps(found: TraceAnalysis) -> None:
+    steps = found.steps
+    if steps.name is None:
+        return
+    kept = np.flatnonzero(steps.kept)
+    rows = [
+        (
+            f"{int(steps.index[row])}" + (f" rank {int(steps.rank[row])}" if len(found.ranks) > 1 else ""),
+            milliseconds(float(steps.duration_ns[row])),
+            milliseconds(float(found.step_gpu_busy_ns[row])),
+            f"{found.step_gpu_busy_ns[row] / max(steps.duration_ns[row], 1):.0%}",
+        )
+        for row in kept[:_STEP_ROWS].tolist()
+    ]
+    print_table(f"Steps ({steps.name})", ("step", "ms", "GPU busy ms", "busy"), rows)
+    if len(kept) > _STEP_ROWS:
+        print_paragraph(f"… and {len(kept) - _STEP_ROWS} more steps (--json has all)")
+    reasons: dict[str, list[str]] = {}
+    for row, reason in enumerate(steps.dropped):
+        if reason is not None:
+            duration = milliseconds(float(steps.duration_ns[row]))
+            reasons.setdefault(reason, []).append(f"{steps.index[row]} of rank {steps.rank[row]} ({duration} ms)")
+    for reason, dropped in reasons.items():
+        more = f" and {len(dropped) - _TOP} more" if len(dropped) > _TOP else ""
+        print_paragraph(f"Left out, {reason}: step {', '.join(dropped[:_TOP])}{more}")
+    if len(found.ranks) > 1 and found.slowest_rank is not None:
+        rows = [
+            (f"rank {r.rank}", f"{r.steps}", milliseconds(r.median_ns), milliseconds(r.gpu_busy_ns))
+            for r in found.ranks
+        ]
+        print_table("Ranks", ("rank", "steps", "median ms", "GPU busy ms"), rows)
+        fastest = min(r.median_ns for r in found.ranks)
+        spread = found.slowest_rank.median_ns - fastest
+        print_paragraph(f"Slowest: rank {found.slowest_rank.rank}, {milliseconds(spread)} ms behind the fastest.")
+    stdout_console().print()
+
+
+def _print_ranges(found: TraceAnalysis) -> None:
+    if found.steps.name is not None and found.per_step:
+        largest = sorted((p.median_ms for p in found.per_step), reverse=True)[:_TREE_ROWS]
+        shown = [p for p in found.per_step if p.median_ms >= largest[-1]][:_TREE_ROWS]
+        rows = [
+            (
+                f"{'  ' * p.depth}{p.name}",
+                f"{p.calls_per_step:.4g}",
+                milliseconds(p.median_ms * 1e6),
+                milliseconds(p.p90_ms * 1e6),
+                milliseconds(p.self_median_ms * 1e6),
+                milliseconds(p.gpu_median_ms * 1e6),
+            )
+            for p in shown
+        ]
+        headers = ("range", "calls", "median ms", "p90 ms", "self ms", "GPU ms")
+        print_table("A typical step", headers, rows)
+        _print_left_out(len(found.per_step) - len(shown))
+        return
+    largest_ns = sorted((r.total_ns for r in found.ranges), reverse=True)[:_TREE_ROWS]
+    chosen = [r for r in found.ranges if r.total_ns >= largest_ns[-1]][:_TREE_ROWS]
+    wide = stdout_console().width >= _WIDE
+    headers = ("range", "calls", "total ms", "self ms", "GPU ms", "GPU ops")
+    print_table(
+        "Ranges, whole capture",
+        (*headers, "h2d", "d2h", "sync ms") if wide else headers,
+        [
+            (
+                f"{'  ' * r.depth}{r.name}",
+                f"{r.calls:,}",
+                milliseconds(r.total_ns),
+                milliseconds(r.self_ns),
+                milliseconds(r.gpu_ns),
+                f"{r.gpu_ops:,}",
+                *((size(r.h2d_bytes), size(r.d2h_bytes), milliseconds(r.sync_ns)) if wide else ()),
+            )
+            for r in chosen
+        ],
+    )
+    _print_left_out(len(found.ranges) - len(chosen))
+
+
+def _print_left_out(count: int) -> None:
+    if count > 0:
+        print_paragraph(f"… and {count} smaller ranges (--json has all)")
+        stdout_console().print()
+
+
+def _print_gpu(found: TraceAnalysis) -> None:
+    busy = max(found.gpu.kernel_ns, 1)
+    kernels = [
+        (kernel_label(k.name), f"{k.calls:,}", milliseconds(k.total_ns), f"{k.total_ns / busy:.1%}")
+        for k in found.kernels[:_TOP]
+    ]
+    print_table("Kernels, most time first", ("kernel", "calls", "total ms", "share"), kernels, keep_start=True)
+    calls = [(a.name, f"{a.calls:,}", milliseconds(a.total_ns)) for a in found.api[:_TOP]]
+    print_table("CUDA API calls", ("call", "calls", "total ms"), calls)
+    copies = [
+        (
+            c.kind,
+            f"{c.count:,}",
+            size(c.bytes),
+            milliseconds(c.total_ns),
+            f"{c.bytes / c.total_ns:,.1f}" if c.total_ns else "-",
+            f"{c.pageable_bytes / c.bytes:.0%}" if c.pageable_bytes else "-",
+        )
+        for c in found.copies
+    ]
+    print_table("Copies", ("kind", "count", "bytes", "total ms", "GB/s", "pageable"), copies)
+    if found.gpu.graph_ns:
+        print_paragraph(f"CUDA graph launches: {milliseconds(found.gpu.graph_ns)} ms of GPU time")
+        stdout_console().print()
+
+
+def _print_findings(found: TraceAnalysis) -> None:
+    if not found.findings:
+        print_paragraph("Findings: none")
+        return
+    unit = "step" if found.steps.name is not None else "rank, whole capture"
+    print_paragraph(f"Findings, by ms per {unit} (they overlap: do not add them up)", style="bold")
+    for number, finding in enumerate(found.findings, start=1):
+        _print_finding(number, finding)
+
+
+def _print_finding(number: int, finding: Finding) -> None:
+    stdout_console().print()
+    print_paragraph(f"{number}. {finding.rule}, {milliseconds(finding.ns_per_step)} ms", style="bold")
+    print_paragraph(finding.summary)
+    width = stdout_console().width
+    for row in (*finding.evidence.ranges[:_EVIDENCE_ROWS], *finding.evidence.calls[:_EVIDENCE_ROWS]):
+        figures = f"  {row.count:,} calls, {milliseconds(row.ns)} ms in all" + (
+            f", {size(row.bytes)}" if row.bytes else ""
+        )
+        room = max(width - len(figures) - 4, 16)
+        print_paragraph(f"  - {elided(clean(row.name), room)}{figures}")
+    print_paragraph(f"Try: {finding.advice}.")
