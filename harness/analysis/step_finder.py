@@ -23,6 +23,8 @@ OUTLYING_FIRST: Final = "outlying first step"
 
 _FIRST_STEP_FACTOR: Final = 2.0
 """A first step longer than this many median steps is left out: it compiles, allocates and fills caches."""
+_LEAST_SHARE: Final = 0.01
+"""Of its thread's time, below which a range is no step whatever it is called: `GetInputMemoryBatch`."""
 _STEP_WORD: Final = re.compile(r"(?<![a-z])(?:step|iter|iteration|batch)(?![a-z])")
 _NOT_A_STEP: Final = re.compile(r"optim|zero_grad|norm")
 
@@ -163,8 +165,11 @@ def _repeated(trace: Trace, tree: RangeTree, folded_rows: Int32Array, folded_nam
     best: tuple[int, int, int, int] | None = None
     for one in np.flatnonzero(np.bincount(group, minlength=len(keys)) >= 2).tolist():
         name, owner = divmod(int(keys[one]), len(threads))
+        extent_ns = int(last_ns[owner] - first_ns[owner])
+        if total_ns[one] < _LEAST_SHARE * extent_ns:
+            continue
         likeness = _named_like_a_step(folded_names[name])
-        if likeness is None and 2 * total_ns[one] >= last_ns[owner] - first_ns[owner]:
+        if likeness is None and 2 * total_ns[one] >= extent_ns:
             calls = group == one
             likeness = _repeats_like_a_step(duration_ns[calls], numbered=len(set(tree.path_id[rows[calls]])) > 1)
         if likeness is not None:
