@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -77,7 +78,11 @@ def socket_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def test_two_ranks_step_when_told_and_sleep_between(
     tmp_path: Path, clean_environment: None, socket_folders: Path
 ) -> None:
-    with Launch(request(tmp_path / "launch", ranks=2, seed=5, capture=(1, 2))) as launch:
+    root = tmp_path / "engine_root"
+    shutil.copytree(ENGINE_ROOT, root)
+    (root / "harness").mkdir()  # the subject's own, which must stay hidden
+    (root / "harness" / "__init__.py").write_text("raise ImportError")
+    with Launch(request(tmp_path / "launch", ranks=2, engine_root=root, capture=(1, 2))) as launch:
         (folder,) = socket_folders.iterdir()
         assert folder.stat().st_mode & 0o777 == 0o700
         ready = launch.wait_ready()
@@ -97,7 +102,7 @@ def test_two_ranks_step_when_told_and_sleep_between(
     assert all(len(report.durations_ns) == 2 and min(report.durations_ns) > 0 for report in reports)
     assert reports[2].peak_memory_bytes >= reports[2].rss_bytes > 50_000_000
     described = ready.engine_description
-    assert described["path"][0] == str(ENGINE_ROOT)
+    assert described["path"][0] == str(root)
     assert not any("worker" in entry for entry in described["path"])
     assert described["harness_file"] == str(HERE.parents[1] / "harness" / "__init__.py")
     assert described["threads"] == str(max(1, len(os.sched_getaffinity(0)) // 2))

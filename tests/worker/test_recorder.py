@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +19,27 @@ from typing import Any
 
 import nvtx
 import pytest
-from conftest import Event, parent_of, read_events
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_events import Event, parent_of, read_events, recording
 
 from harness.collectors.recorder import Recorder
 from harness.names import RECORDER_FLUSH
 from harness.trace import schema
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    with recording(tmp_path) as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def recorded(recorder: Recorder) -> Callable[[], list[Event]]:
+    """Close the recorder and return what it wrote."""
+    return lambda: read_events(recorder.close()[0])
 
 
 @dataclass

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from harness.collectors.recorder import Recorder
 from harness.trace import schema
@@ -57,21 +56,13 @@ def parent_of(event: Event, events: list[Event]) -> Event | None:
     return max(around, key=lambda other: other.start_ns, default=None)
 
 
-@pytest.fixture
-def recorder(tmp_path: Path) -> Iterator[Recorder]:
-    recorder = Recorder(tmp_path / "rank0.sqlite", rank=0)
+@contextmanager
+def recording(folder: Path) -> Iterator[Recorder]:
+    """A recorder that stands in for nvtx's names meanwhile, and writes `rank0.sqlite` into `folder`."""
+    recorder = Recorder(folder / "rank0.sqlite", rank=0)
     recorder.install()
-    yield recorder
-    recorder.uninstall()
-    recorder.close()
-
-
-@pytest.fixture
-def recorded(recorder: Recorder) -> Callable[[], list[Event]]:
-    """Close the recorder and return what it wrote."""
-
-    def read() -> list[Event]:
-        (path,) = recorder.close()
-        return read_events(path)
-
-    return read
+    try:
+        yield recorder
+    finally:
+        recorder.uninstall()
+        recorder.close()

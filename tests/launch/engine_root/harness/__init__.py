@@ -1,1 +1,0 @@
-raise ImportError("the subject's own harness must stay hidden")
