@@ -119,7 +119,7 @@ def test_an_nsys_that_hangs_at_exit_is_ended_and_never_passes(request_of: Launch
     assert not outcome.clean_exit
     assert outcome.exit_status is None
     assert time.monotonic() - started < 120
-    with pytest.raises(LaunchError, match=r"(?s)nsys left no report:.*Generating"):
+    with pytest.raises(LaunchError, match="nsys left no report"):
         collector.collect(launch.launch_dir, 1, tmp_path / "run.sqlite")
     assert not marked_processes(launch.launch_id), "no process is left"
 
