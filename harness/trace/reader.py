@@ -194,8 +194,7 @@ class _Database:
         if not {"start", "eventType"} <= present:
             return self._named("", _NVTX, interner), np.empty(0)
         expressions = [_integer(column, present) for column in _NVTX]
-        payloads = ", ".join(f'"{name}"' for name in _PAYLOADS if name in present)
-        expressions.append(f"CAST(COALESCE({payloads + ', ' if payloads else ''}{_NO_PAYLOAD}) AS REAL)")
+        expressions.append(f"CAST({_first_of(_PAYLOADS, present, _NO_PAYLOAD)} AS REAL)")
         # As bytes: the text need not be valid UTF-8.
         expressions.append("COALESCE(CAST(text AS BLOB), x'')" if "text" in present else "x''")
         batch = self._query(f"SELECT {', '.join(expressions)} FROM NVTX_EVENTS {where}")
@@ -256,8 +255,13 @@ class _Database:
 
 
 def _integer(column: _Column, present: set[str]) -> str:
-    candidates = [f'"{name}"' for name in column.names if name in present]
-    return f"CAST(COALESCE({', '.join([*candidates, str(column.default)])}) AS INTEGER)"
+    return f"CAST({_first_of(column.names, present, str(column.default))} AS INTEGER)"
+
+
+def _first_of(columns: tuple[str, ...], present: set[str], default: str) -> str:
+    """SQL for the first value of `columns` that is no NULL, or `default`."""
+    candidates = [f'"{name}"' for name in columns if name in present]
+    return f"COALESCE({', '.join([*candidates, default])})" if candidates else default
 
 
 def _numbers(column: pa.ChunkedArray, dtype: type[_Number]) -> npt.NDArray[_Number]:
