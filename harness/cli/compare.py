@@ -29,6 +29,13 @@ from harness.cli.duel_options import duel_options
     show_default=True,
     help="What traces the launches that are timed.",
 )
+@click.option(
+    "--explain",
+    type=click.Choice(["auto", "nsys", "kineto", "none"]),
+    default="auto",
+    show_default=True,
+    help="Trace one more launch pair, not timed, for where GPU time goes.",
+)
 @click.option("--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower.")
 @duel_options
 def compare(
@@ -39,6 +46,7 @@ def compare(
     head_overrides: tuple[str, ...],
     repo: Path,
     collector: str,
+    explain: str,
     slower_fails: bool,
     **options: Any,
 ) -> int:
@@ -49,20 +57,25 @@ def compare(
 
     Exit codes: 0 with a verdict, 3 undecided or invalid, 4 a launch failed; with --exit-code 1 for slower.
     """
-    from harness.cli.duel_command import DuelOptions, run_and_print
-    from harness.subject import TreeCache, resolve_pair
+    from harness.cli.duel_command import (
+        DuelOptions,
+        explaining_collector,
+        resolve_sides,
+        run_and_print,
+        timing_collector,
+    )
+    from harness.subject import TreeCache
 
     settings = DuelOptions(**options)
-    scenario = settings.scenario(name)
+    timing = timing_collector(collector)
     with TreeCache() as trees:
-        subjects = resolve_pair(
-            base,
-            head,
-            scenario.factory,
-            repo,
-            trees,
-            base_overrides=base_overrides,
-            head_overrides=head_overrides,
+        sides = resolve_sides(base, head, settings.scenario(name).factory, repo, trees, base_overrides, head_overrides)
+        plan = settings.plan(
+            "compare",
+            name,
+            sides.subjects,
+            (timing, timing),
+            explain=explaining_collector(explain, timing),
+            cannot_run=sides.cannot_run,
         )
-        plan = settings.plan("compare", name, subjects, (collector, collector))
         return run_and_print(plan, settings, slower_fails=slower_fails)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.duel.pacing import Known, Sight
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
-from harness.duel.runner import RESULTS, Progress, run_duel
+from harness.duel.progress import Progress
+from harness.duel.runner import RESULTS, run_duel
 
 __all__ = ["RESULTS", "DuelPlan", "DuelSide", "Interleave", "Known", "Progress", "Sight", "run_duel"]

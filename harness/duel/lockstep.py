@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from harness.errors import LaunchError, StepduelError, UsageError
-from harness.launch import Launch, LaunchFailedError, LaunchOutcome, LaunchRequest, Ready, StepReport
+from harness.launch import Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
 from harness.launch.launch import Wrap
 from harness.store import DuelStepRecord, SideName
 
@@ -76,8 +76,18 @@ class PairRun:
     start_ns: int = 0
     pace: Pace | None = None
     ready: dict[SideName, Ready] = field(default_factory=dict)
-    outcomes: dict[SideName, LaunchOutcome] = field(default_factory=dict)
     steps: list[DuelStepRecord] = field(default_factory=list)
+
+    def stop(self, side: SideName, launch: Launch) -> None:
+        """Let a launch finish. One that did its steps and then fails to end properly has failed."""
+        with _named(side, self.pair):
+            outcome = launch.stop()
+        if not outcome.clean_exit:
+            how = "did not end" if outcome.exit_status is None else f"ended with status {outcome.exit_status}"
+            raise PairFailedError(
+                f"launch pair {self.pair}, {side}: every step was done, but the launch {how} after its stop "
+                f"(log: {launch.launch_dir}/torchrun.log)"
+            )
 
     def take(self, side: SideName, launch: Launch, slot: int, *, measured: bool) -> StepReport:
         """Run one step of one side and keep what it reports; figures over all ranks go with rank 0."""
@@ -129,8 +139,7 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
                 warmup.append((times["base"], times["head"]))
             stepped(done)
         for side, launch in launches.items():
-            with _named(side, run.pair):
-                run.outcomes[side] = launch.stop()
+            run.stop(side, launch)
     return run
 
 
@@ -148,8 +157,7 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
                     # The other side is not alive to compare with: its step is taken to cost the same.
                     warmup.append((duration_ns, duration_ns))
                 stepped(done)
-            with _named(side, run.pair):
-                run.outcomes[side] = launch.stop()
+            run.stop(side, launch)
     return run
 
 

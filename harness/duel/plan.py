@@ -54,7 +54,11 @@ class DuelPlan:
     interleave: Interleave
     seed: int
     budget_s: float | None
+    explain: str | None
+    """Collector of one more launch pair, traced for where time goes and never timed; None for no such pair."""
     reports: Path
+    cannot_run: str | None = None
+    """Why one of the sides cannot be started at all: its revision holds no such engine."""
 
     @property
     def sides(self) -> dict[SideName, DuelSide]:

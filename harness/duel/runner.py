@@ -10,15 +10,16 @@ import math
 import random
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import harness
+from harness.collectors.registry import collectors
 from harness.comparison import Comparison, compare_stored
 from harness.conditions import Conditions, between, snapshot
-from harness.duel.launches import collected_ranges, launch_request, wrap_of
+from harness.duel.launches import collected_trace, engine_digest, launch_request, range_records
 from harness.duel.lockstep import (
     SIDES,
     BudgetSpentError,
@@ -30,33 +31,15 @@ from harness.duel.lockstep import (
     run_in_lockstep,
 )
 from harness.duel.memory import known_from
-from harness.duel.pacing import Known, Sight, measured_steps, sight, warmed_up
-from harness.duel.plan import DuelPlan
+from harness.duel.pacing import MIN_STEPS, Known, measured_steps, sight, warmed_up
+from harness.duel.plan import DuelPlan, DuelSide
+from harness.duel.progress import Progress
 from harness.environment import read_environment
-from harness.errors import UsageError
+from harness.errors import StepduelError, UsageError
 from harness.gate import Reason, State
 from harness.store import DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
 
 RESULTS = "results.db"
-
-
-class Progress(Protocol):
-    """What a duel tells while it runs."""
-
-    def resumed(self, pairs: int, duel_id: str) -> None:
-        """Stored launch pairs are used."""
-
-    def starting(self, pair: int, most_pairs: int) -> None:
-        """A launch pair is being started."""
-
-    def told(self, sight: Sight, first_look: int, last_look: int, margin: float, steps: int) -> None:
-        """What this duel can see, before the first measured step."""
-
-    def stepped(self, pair: int, done: int, steps: int) -> None:
-        """Both sides have made one more step; `done` below 1 is warm-up."""
-
-    def paired(self, comparison: Comparison) -> None:
-        """A launch pair has ended and is stored."""
 
 
 def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Comparison:
@@ -78,7 +61,9 @@ class _Duel:
         self._environment = read_environment()
         self._deadline = math.inf if plan.budget_s is None else time.monotonic() + plan.budget_s
         self._known = Known()
-        self._pace: Pace | None = None
+        self._pace = self._fixed_pace()
+        self._told = False
+        self._digests: dict[SideName, str | None] = {}
         self._id = ""
 
     def open(self, resume: bool) -> None:
@@ -112,9 +97,10 @@ class _Duel:
             prior=None,
             status="running",
             reason=None,
-            objection=None,
+            objection=None if plan.cannot_run is None else _objection(Reason.CANNOT_RUN, plan.cannot_run),
             detectable_effect=None,
             device=None,
+            explanation=None,
             harness_version=harness.__version__,
             logs=f"duels/{self._id}",
         )
@@ -128,6 +114,8 @@ class _Duel:
                 self._make_pair(len(comparison.pairs) + 1)
                 comparison = compare_stored(self._duels, self._id)
                 self._progress.paired(comparison)
+            if self._plan.explain is not None and comparison.pairs and comparison.duel.explanation is None:
+                self._explain(self._plan.explain, len(comparison.pairs) + 1)
         except BudgetSpentError as error:
             self._duels.update(self._id, status="interrupted", reason=str(error))
         except RefusedError as error:
@@ -157,38 +145,46 @@ class _Duel:
             raise UsageError(f"--steps {plan.steps}: the stored launch pairs have {duel.steps}; leave --steps out")
         self._id = duel.id
         if duel.steps is not None:
-            self._pace = Pace(warmup_steps=duel.warmup_steps, steps=duel.steps)
+            self._pace, self._told = Pace(warmup_steps=duel.warmup_steps, steps=duel.steps), True
         self._duels.update(duel.id, rule=plan.rule_document(), status="running", reason=None)
         self._progress.resumed(len(self._duels.pairs(duel.id)), duel.id)
+
+    def _fixed_pace(self) -> Pace | None:
+        """The pace, where it must be known before the first launch: a tool is told beforehand which steps to record."""
+        plan, run = self._plan, self._plan.scenario.run
+        if {plan.base.collector, plan.head.collector} <= {"recorder", "none"}:
+            return None
+        return Pace(warmup_steps=max(run.warmup_steps, 1), steps=plan.steps or max(run.steps, MIN_STEPS))
 
     def _make_pair(self, pair: int) -> None:
         if time.monotonic() > self._deadline:
             raise BudgetSpentError("the time that --budget allows is spent")
         self._progress.starting(pair, self._plan.rule.looks[-1])
+        self._watch_engines()
         started_at, before = _now(), snapshot()
-        request = self._request(pair)
-        run_pair = run_in_blocks if self._plan.interleave == "blocks" else run_in_lockstep
-        run = run_pair(request, self._decide, lambda done: self._stepped(pair, done))
+        request = self._request(pair, self._plan.sides)
+        run = self._run(request)
         self._store(request, run, started_at, between(before, snapshot()))
 
-    def _request(self, pair: int) -> PairRequest:
+    def _run(self, request: PairRequest) -> PairRun:
+        run_pair = run_in_blocks if self._plan.interleave == "blocks" else run_in_lockstep
+        return run_pair(request, self._decide, lambda done: self._stepped(request.pair, done))
+
+    def _request(self, pair: int, sides: Mapping[SideName, DuelSide], folder: str | None = None) -> PairRequest:
         """The launches of a pair. Everything random comes from the duel's seed and the pair's number."""
         duel = self._duels.duel(self._id)
         order_seed = random.Random(f"{duel.seed} {pair}").getrandbits(31)
         starter: SideName = "base" if (duel.seed + pair) % 2 else "head"
-        folder = self._plan.reports / "duels" / self._id / f"pair{pair:02d}"
-        if folder.exists():  # of an attempt that did not end, whose logs have been told
-            shutil.rmtree(folder)
-        pace = self._pace or Pace(
-            warmup_steps=self._plan.scenario.run.warmup_steps,
-            steps=self._plan.steps or self._plan.scenario.run.steps,
-        )
+        logs = self._plan.reports / "duels" / self._id / (folder or f"pair{pair:02d}")
+        if logs.exists():  # of an attempt that did not end, whose logs have been told
+            shutil.rmtree(logs)
+        run = self._plan.scenario.run
+        pace = self._pace or Pace(warmup_steps=run.warmup_steps, steps=self._plan.steps or run.steps)
         env = {"PYTHONHASHSEED": str(order_seed)}
-        sides = self._plan.sides
         return PairRequest(
             pair=pair,
-            requests={name: launch_request(sides[name], folder / name, pace, env) for name in SIDES},
-            wraps={name: wrap_of(sides[name].collector) for name in SIDES},
+            requests={name: launch_request(sides[name], logs / name, pace, env) for name in SIDES},
+            wraps={name: collectors()[sides[name].collector].wrap for name in SIDES},
             starter=starter,
             order_seed=order_seed,
             deadline=self._deadline,
@@ -196,25 +192,35 @@ class _Duel:
 
     def _decide(self, start_s: float, warmup: Sequence[tuple[int, int]]) -> Pace | None:
         """Set the pace in the first launch pair, once its warm-up has shown what steps cost; say what it will see."""
-        if self._pace is not None:
+        if self._told:
             return self._pace
         plan, rule = self._plan, self._plan.rule
-        elapsed_s = sum(base + head for base, head in warmup) / 1e9
-        if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
-            return None
-        steps = plan.steps
-        if steps is None:
+        if self._pace is None:
+            elapsed_s = sum(base + head for base, head in warmup) / 1e9
+            if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
+                return None
             step_pair_s = min(base + head for base, head in warmup) / 1e9
-            steps = measured_steps(start_s, step_pair_s, self._known.noise, rule.looks[0])
-        self._pace = Pace(warmup_steps=len(warmup), steps=steps)
-        known = known_from(self._duels, plan, self._environment.machine, steps)
-        seen = sight(rule, steps, known, warmup)
-        prior = None if known.prior is None else asdict(known.prior)
-        self._duels.update(
-            self._id, steps=steps, warmup_steps=len(warmup), prior=prior, detectable_effect=seen.first_look
-        )
-        self._progress.told(seen, rule.looks[0], rule.looks[-1], rule.margin, steps)
+            best = measured_steps(start_s, step_pair_s, self._known.noise, rule.looks[0])
+            self._pace = Pace(warmup_steps=len(warmup), steps=plan.steps or best)
+        elif len(warmup) < self._pace.warmup_steps:
+            return None
+        self._tell(self._pace, warmup)
         return self._pace
+
+    def _tell(self, pace: Pace, warmup: Sequence[tuple[int, int]]) -> None:
+        """Say what the duel will see, and write down its pace and what history lends it."""
+        plan, rule = self._plan, self._plan.rule
+        known = known_from(self._duels, plan, self._environment.machine, pace.steps)
+        seen = sight(rule, pace.steps, known, warmup)
+        self._duels.update(
+            self._id,
+            steps=pace.steps,
+            warmup_steps=pace.warmup_steps,
+            prior=None if known.prior is None else asdict(known.prior),
+            detectable_effect=seen.first_look,
+        )
+        self._told = True
+        self._progress.told(seen, rule.looks[0], rule.looks[-1], rule.margin, pace.steps)
 
     def _stepped(self, pair: int, done: int) -> None:
         self._progress.stepped(pair, done, self._pace.steps if self._pace else 0)
@@ -229,8 +235,9 @@ class _Duel:
             self._duels.update(self._id, device=run.ready["base"].device, **sides)
         ranges = [
             record
-            for name in SIDES
-            for record in collected_ranges(self._plan.sides[name].collector, request, run, name)
+            for name, side in self._plan.sides.items()
+            if side.collector != "none"
+            for record in range_records(collected_trace(side, request.requests[name].launch_dir), run, name)
         ]
         launches: dict[str, Any] = {f"{name}_launch": _launch_document(run, name) for name in SIDES}
         record = PairRecord(
@@ -244,17 +251,40 @@ class _Duel:
         )
         self._duels.add_pair(self._id, record, run.steps, ranges)
 
+    def _explain(self, collector: str, pair: int) -> None:
+        """Run one more pair, traced by a tool that slows steps down; its times are no evidence and are not stored."""
+        self._progress.starting(pair, pair)
+        sides = {name: replace(side, collector=collector) for name, side in self._plan.sides.items()}
+        request = self._request(pair, sides, folder="explain")
+        explanation = {"collector": collector}
+        try:
+            self._run(request)
+            for name in SIDES:
+                trace = collected_trace(sides[name], request.requests[name].launch_dir)
+                explanation[f"{name}_trace"] = str(trace.relative_to(self._plan.reports))
+        except StepduelError as error:
+            explanation["problem"] = str(error)
+            self._progress.unexplained(str(error))
+        self._duels.update(self._id, explanation=explanation)
+
+    def _watch_engines(self) -> None:
+        """Object to a comparison whose code is edited while it is being measured."""
+        digests = {name: engine_digest(side) for name, side in self._plan.sides.items()}
+        if not self._digests:
+            self._digests = digests
+        for name, digest in digests.items():
+            if digest != self._digests[name]:
+                raise UsageError(
+                    f"{name}: the engine's code was edited while it was being measured; commit it and compare revisions"
+                )
+
     def _refused(self, error: RefusedError) -> None:
         """One side that cannot run the scenario is a finding; both are a scenario that fits nothing here."""
         if len(error.reasons) == len(SIDES):
             self._duels.update(self._id, status="failed", reason=str(error))
             raise UsageError(str(error)) from error
-        self._duels.update(
-            self._id,
-            status="completed",
-            reason=str(error),
-            objection={"reason": Reason.CANNOT_RUN.value, "detail": str(error)},
-        )
+        objection = _objection(Reason.CANNOT_RUN, str(error))
+        self._duels.update(self._id, status="completed", reason=str(error), objection=objection)
 
 
 def _goes_on(comparison: Comparison) -> bool:
@@ -263,13 +293,16 @@ def _goes_on(comparison: Comparison) -> bool:
     return comparison.verdict.reason is Reason.MORE_PAIRS
 
 
+def _objection(reason: Reason, detail: str) -> dict[str, str]:
+    return {"reason": reason.value, "detail": detail}
+
+
 def _launch_document(run: PairRun, side: SideName) -> dict[str, Any]:
-    ready, outcome = run.ready[side], run.outcomes[side]
+    ready = run.ready[side]
     return {
         "pids": list(ready.pids),
         "device": ready.device,
         "engine": dict(ready.engine_description),
-        "clean_exit": outcome.clean_exit,
     }
 
 

@@ -32,7 +32,8 @@ def create_duels(db: Database) -> None:
             head text not null, environment_id text not null references environments(id), collector text not null,
             interleave text not null, ranks integer not null, warmup_steps integer not null, steps integer,
             seed integer not null, rule text not null, prior text, status text not null, reason text,
-            objection text, detectable_effect real, device text, harness_version text not null, logs text)""",
+            objection text, detectable_effect real, device text, explanation text,
+            harness_version text not null, logs text)""",
         "create index duels_by_scenario on duels(scenario, started_at)",
         # `order_seed` draws who steps first in each step pair; `conditions` are load, steal and clocks meanwhile.
         """create table duel_pairs (
@@ -56,7 +57,7 @@ def create_duels(db: Database) -> None:
         db.conn.execute(statement)
 
 
-_DUEL_JSON = ("scenario_document", "base", "head", "rule", "prior", "objection")
+_DUEL_JSON = ("scenario_document", "base", "head", "rule", "prior", "objection", "explanation")
 _PAIR_JSON = ("conditions", "base_launch", "head_launch")
 
 
@@ -90,6 +91,8 @@ class DuelRecord:
     detectable_effect: float | None
     """The fraction that was told before measuring."""
     device: str | None
+    explanation: Mapping[str, Any] | None
+    """The traced pair beside the timed ones: `collector`, and `base_trace`, `head_trace` below the reports folder."""
     harness_version: str
     logs: str | None
 

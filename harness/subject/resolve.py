@@ -96,17 +96,22 @@ def resolve_pair(
     base_overrides: Sequence[str] = (),
     head_overrides: Sequence[str] = (),
 ) -> tuple[Subject, Subject]:
-    """Return both subjects of a comparison. HEAD defaults to `.`, BASE to the merge-base with the main branch.
-
-    With overrides and neither name given, it is one code in two configurations: BASE is `.` too.
-    """
-    if base is None:
-        one_code = head is None and (base_overrides or head_overrides)
-        base = WORKING_TREE if one_code else merge_base(folder)
+    """Return both subjects of a comparison, with the names that `default_names` gives."""
+    base, head = default_names(base, head, folder, one_code=bool(base_overrides or head_overrides))
     return (
         resolve_subject(base, factory, folder, trees, overrides=base_overrides),
-        resolve_subject(head or WORKING_TREE, factory, folder, trees, overrides=head_overrides),
+        resolve_subject(head, factory, folder, trees, overrides=head_overrides),
     )
+
+
+def default_names(base: str | None, head: str | None, folder: Path, *, one_code: bool) -> tuple[str, str]:
+    """Return the names of both subjects. HEAD defaults to `.`, BASE to the merge-base with the main branch.
+
+    With neither name given and `one_code`, it is one code in two configurations: BASE is `.` too.
+    """
+    if base is None:
+        base = WORKING_TREE if head is None and one_code else merge_base(folder)
+    return base, head or WORKING_TREE
 
 
 def working_tree(factory: str, folder: Path, *, overrides: Sequence[str] = ()) -> Subject:

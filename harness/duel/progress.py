@@ -1,0 +1,30 @@
+"""What a duel tells while it runs, whoever shows it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from harness.comparison import Comparison
+from harness.duel.pacing import Sight
+
+
+class Progress(Protocol):
+    """What a duel tells while it runs."""
+
+    def resumed(self, pairs: int, duel_id: str) -> None:
+        """Stored launch pairs are used."""
+
+    def starting(self, pair: int, most_pairs: int) -> None:
+        """A launch pair is being started."""
+
+    def told(self, sight: Sight, first_look: int, last_look: int, margin: float, steps: int) -> None:
+        """What this duel can see, before the first measured step."""
+
+    def stepped(self, pair: int, done: int, steps: int) -> None:
+        """Both sides have made one more step; `done` below 1 is warm-up."""
+
+    def paired(self, comparison: Comparison) -> None:
+        """A launch pair has ended and is stored."""
+
+    def unexplained(self, problem: str) -> None:
+        """The traced launch pair failed; the verdict stands without it."""
