@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"gate", "analysis", "stats", "store"},
     {"trace"},
     {"scenario", "environment", "conditions"},
-    {"errors", "names", "metrics", "__init__"},
+    {"errors", "names", "metrics", "visible", "__init__"},
 ]
 # The only imports allowed inside a line: a launch reads its subject, and the verdict and the attribution use statistics.
 WITHIN_LINE = {("launch", "subject"), ("gate", "stats"), ("analysis", "stats")}

@@ -9,16 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import sys
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from rich.console import Console
 
 from harness.names import PATH_SEPARATOR
-
-_HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Control, format (bidirectional overrides among them), surrogate, private, unassigned; line and paragraph ends."""
+from harness.visible import visible
 
 
 class PipeConsole(Console):
@@ -43,16 +40,7 @@ def stderr_console() -> Console:
 
 def clean(text: str) -> str:
     """Return `text` with everything that a terminal would obey, or not show, written as an escape instead."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped(character) for character in text)
-
-
-def _escaped(character: str) -> str:
-    if unicodedata.category(character) not in _HIDDEN_CATEGORIES:
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return visible(text)
 
 
 def tree_labels(paths: Sequence[str]) -> list[str]:
