@@ -45,7 +45,7 @@ class EventAttributes:
         self.category = category
         self.text = message if type(message) is str and message.isascii() else _text_of(message)
         self._payload = payload
-        self.value = _value_of(payload)
+        self.value = None if payload is None else _value_of(payload)
 
     @property
     def message(self) -> RegisteredString | None:
@@ -209,8 +209,12 @@ def _rebuilt_annotate(*init_args: Any) -> Any:
 
 
 class Annotate:
-    """Stands in for `nvtx.annotate`, as context manager and as decorator."""
+    """Stands in for `nvtx.annotate`, as context manager and as decorator.
 
+    Made anew at every use by many libraries, so it is its own attributes: `text` and `value` are what a row stores.
+    """
+
+    __slots__ = ("domain", "init_args", "text", "value")
     recorder: Recorder  # set in a subclass of each recorder's own
 
     def __init__(
@@ -223,24 +227,22 @@ class Annotate:
     ) -> None:
         self.init_args = (message, color, domain, category, payload)
         self.domain = self.recorder.get_domain(domain)
-        self.attributes = EventAttributes(message, color, category, payload)
-        self._push = self.domain.push_range
-        self._pop = self.domain.pop_range
+        self.text = message if type(message) is str and message.isascii() else _text_of(message)
+        self.value = None if payload is None else _value_of(payload)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return _rebuilt_annotate, self.init_args
 
     def __enter__(self) -> Annotate:
-        self._push(self.attributes)
+        self.domain.push_range(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._pop()
+        self.domain.pop_range()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if not self.attributes.text:
-            self.attributes.text = function.__name__
-        push, pop, attributes = self._push, self._pop, self.attributes
+        push, pop = self.domain.push_range, self.domain.pop_range
+        attributes = EventAttributes(self.text or function.__name__, payload=self.value)
 
         @wraps(function)
         def inner(*args: Any, **kwargs: Any) -> Any:
@@ -256,7 +258,7 @@ class Annotate:
 def stand_ins(recorder: Recorder) -> dict[str, Any]:
     """Every name of the nvtx package that makes events, by name, bound to `recorder`."""
     get_domain = recorder.get_domain
-    annotate = type("annotate", (Annotate,), {"recorder": recorder, "__module__": "nvtx"})
+    annotate = type("annotate", (Annotate,), {"recorder": recorder, "__slots__": (), "__module__": "nvtx"})
 
     class DomainByName(Domain):
         def __new__(cls, name: str | None = None) -> Any:

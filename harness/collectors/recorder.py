@@ -112,7 +112,8 @@ class Recorder:
 
     def get_domain(self, name: str | None = None) -> Domain:
         """Return the one domain called `name`; None is the default domain."""
-        return self._domains.setdefault(name, self._domains.get(name) or Domain(self, name))
+        known = self._domains.get(name)
+        return known if known is not None else self._domains.setdefault(name, Domain(self, name))
 
     def thread_log(self) -> _ThreadLog:
         """Return the calling thread's log."""
