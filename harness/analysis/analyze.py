@@ -53,7 +53,7 @@ class TraceAnalysis:
     ranges: tuple[PathTotal, ...]
     """The whole capture, in tree order."""
     per_step: tuple[PathPerStep, ...]
-    """A typical step, in tree order; empty where the capture has no steps."""
+    """A typical step, in tree order; of whole captures where there are no steps."""
     ranks: tuple[RankSummary, ...]
     kernels: tuple[NameTotal, ...]
     api: tuple[NameTotal, ...]

@@ -95,8 +95,11 @@ def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[P
 
 
 def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
-    """A typical step, siblings by first start. Ranges of the step's thread, from its own range on."""
-    if not capture.has_steps or not capture.kept_count:
+    """A typical step, siblings by first start: ranges of the step's thread, from its own range on.
+
+    Without steps each rank's whole capture is one, with the ranges of all its threads.
+    """
+    if not capture.kept_count:
         return []
     trace, steps, nesting = capture.trace, capture.steps, capture.tree.nesting
     step_of = _step_of_ranges(capture)
@@ -130,6 +133,8 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
 
 def _step_of_ranges(capture: Capture) -> Int64Array:
     """Per range: the step whose range it is or lies below; NONE for none."""
+    if not capture.has_steps:
+        return capture.range_row
     nesting = capture.tree.nesting
     step_of = np.full(len(nesting.parent), NONE, dtype=np.int64)
     step_of[capture.steps.range_row] = np.arange(len(capture.steps))
@@ -145,7 +150,8 @@ def _paths_from_step(capture: Capture, rows: Int64Array) -> tuple[Int64Array, Pa
     index: dict[str, int] = {}
     name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
     parent = tree.nesting.parent.copy()
-    parent[capture.steps.range_row] = ROOT
+    if capture.has_steps:
+        parent[capture.steps.range_row] = ROOT
     local = np.full(len(parent), ROOT, dtype=np.int64)
     local[rows] = np.arange(len(rows))
     above = parent[rows]

@@ -1,0 +1,222 @@
+"""`stepduel analyze` on exports whose figures are known, on real ones, and on what is none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_files import MS, training, write
+
+from harness.cli.__main__ import run
+
+SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
+EXPORTS = sorted(SHARED.glob("*.sqlite"))
+needs_shared = pytest.mark.skipif(not EXPORTS, reason="../shared/nsys-exports is absent")
+
+KEYS = {
+    "schema", "trace", "steps", "dropped_steps", "ranges", "per_step", "kernels", "api", "copies", "gpu", "coverage",
+    "findings", "warnings",
+}  # fmt: skip
+
+
+def analyze(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    """The document, which must be all that stdout holds."""
+    assert run(["analyze", "--json", *map(str, arguments)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert isinstance(document, dict)
+    return document
+
+
+def by_path(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["path"]: row for row in rows}
+
+
+def test_steps_ranges_and_gpu_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = analyze(capsys, training(tmp_path / "t.sqlite"))
+    assert set(found) >= KEYS
+    assert found["schema"] == "stepduel/analyze/1"
+    assert found["trace"]["nsys_version"] == "2025.1.3.140"
+    assert found["trace"]["ranks"] == 1
+    assert found["trace"]["duration_ns"] == (1_000 + 5 * 80 + 4) * MS
+    assert found["dropped_steps"] == [{"rank": 0, "index": 0, "reason": "outlying first step"}]
+    assert [step["index"] for step in found["steps"]] == [1, 2, 3, 4]
+    assert {step["duration_ns"] for step in found["steps"]} == {80 * MS}
+    assert {step["gpu_busy_ns"] for step in found["steps"]} == {40 * MS}
+    typical = by_path(found["per_step"])
+    assert list(typical) == ["train_step_*", "train_step_*/forward", "train_step_*/backward"]
+    assert typical["train_step_*"] == {
+        "path": "train_step_*",
+        "calls_per_step": 1,
+        "median_ms": 80,
+        "p90_ms": 80,
+        "self_median_ms": 10,
+        "gpu_median_ms": 40,
+    }
+    assert typical["train_step_*/backward"]["gpu_median_ms"] == 20  # launched from another thread
+    whole = by_path(found["ranges"])
+    assert whole["train_step_*"]["calls"] == 5
+    assert whole["train_step_*"]["total_ns"] == 1_400 * MS
+    assert whole["train_step_*/forward"]["median_ns"] == 40 * MS
+    assert whole["train_step_*/forward"]["gpu_ops"] == 5
+    assert found["kernels"] == [{"name": "gemm<float>(float *, int)", "calls": 10, "total_ns": 200 * MS}]
+    assert found["api"] == [{"name": "cudaLaunchKernel", "calls": 10, "total_ns": 10_000}]
+    assert found["gpu"] == {"busy_ns": 200 * MS, "kernel_ns": 200 * MS, "copy_ns": 0, "graph_ns": 0}
+    assert found["coverage"] == {"thread": 0.5, "process": 1.0}
+
+
+def test_rule_thread_is_nvidias(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = analyze(capsys, training(tmp_path / "t.sqlite"), "--rule", "thread")
+    assert by_path(found["ranges"])["train_step_*/backward"]["gpu_ops"] == 0
+    assert by_path(found["ranges"])["train_step_*"]["gpu_ops"] == 5
+    assert found["rule"] == "thread"
+
+
+def test_step_can_be_named_and_the_nearest_name_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = training(tmp_path / "t.sqlite")
+    found = analyze(capsys, trace, "--step", "backward")
+    assert [step["duration_ns"] for step in found["steps"]] == [30 * MS] * 5
+    assert run(["analyze", str(trace), "--step", "bakward"]) == 2
+    assert "Did you mean 'backward'" in capsys.readouterr().err
+
+
+def test_several_files_are_one_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fast = training(tmp_path / "0.sqlite", forward_ms=40)
+    both = training(tmp_path / "both.sqlite", ranks=2)
+    found = analyze(capsys, both)
+    assert found["trace"]["ranks"] == 2
+    assert len(found["steps"]) == 8
+    slow = tmp_path / "1.sqlite"
+    shutil.copy(training(tmp_path / "slow.sqlite", forward_ms=60), slow)
+    connection = sqlite3.connect(slow)
+    for table, column in (("NVTX_EVENTS", "globalTid"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid")):
+        connection.execute(f"UPDATE {table} SET {column} = {column} + (1 << 24)")
+    connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = globalPid + (1 << 24)")
+    connection.commit()
+    connection.close()
+    found = analyze(capsys, fast, slow)
+    assert found["trace"]["ranks"] == 2
+    assert found["slowest_rank"] == 1
+    assert [rank["median_ms"] for rank in found["by_rank"]] == [80, 100]
+    straggling = [finding for finding in found["findings"] if finding["rule"] == "rank_straggling"]
+    assert straggling[0]["ns_per_step"] == 20 * MS
+    assert straggling[0]["evidence"]["rank"] == 1
+
+
+def test_a_truncated_step_is_left_out_and_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write(
+        tmp_path / "t.sqlite",
+        [(at * MS, at * MS + 9 * MS, f"step {at}", 0, 0) for at in (0, 10, 20)] + [(30 * MS, None, "step 30", 0, 0)],
+    )
+    found = analyze(capsys, trace)
+    assert found["dropped_steps"] == [{"rank": 0, "index": 3, "reason": "truncated"}]
+    assert run(["analyze", str(trace)]) == 0
+    assert "Left out, truncated: step 3 of rank 0" in capsys.readouterr().out
+
+
+def test_without_steps_the_whole_capture_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write(tmp_path / "t.sqlite", [(0, 10 * MS, "load", 0, 0)], [(MS, 2 * MS, 4 * MS, 0, 0)])
+    found = analyze(capsys, trace)
+    assert [(step["start_ns"], step["duration_ns"]) for step in found["steps"]] == [(0, 10 * MS)]
+    assert found["per_step"][0]["path"] == "load"
+    assert any("whole capture" in warning for warning in found["warnings"])
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_text_fits_the_terminal_and_obeys_no_name(
+    width: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    hostile = "\x1b]0;owned\x07\x1b[31mfor\u202eward[bold]" + "x" * 300
+    trace = training(tmp_path / "t.sqlite", ranks=2, forward=hostile, extra="line\nbreak")
+    assert run(["analyze", str(trace)]) == 0
+    out, err = capsys.readouterr()
+    assert not set(out + err) & {"\x1b", "\x07", "\u202e"}
+    assert max(map(len, out.splitlines())) <= width
+    assert "line\\x0abreak" in out
+    assert "Slowest: rank" in out
+
+
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = training(tmp_path / "whole.sqlite").read_bytes()
+    (tmp_path / "text.sqlite").write_text("hello " * 100)
+    (tmp_path / "cut.sqlite").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "report.nsys-rep").write_bytes(b"report" * 100)
+    other = sqlite3.connect(tmp_path / "other.sqlite")
+    other.executescript("CREATE TABLE people (name TEXT); INSERT INTO people VALUES ('x')")
+    other.close()
+    for name in ("text.sqlite", "cut.sqlite", "report.nsys-rep", "other.sqlite", ".", "absent.sqlite"):
+        for command in (["analyze"], ["export", "--to", "csv", "-o", str(tmp_path / "out")]):
+            assert run([*command, str(tmp_path / name)]) == 2, name
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert len(err.splitlines()) == 1, err
+            assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_is_exported_where_nsys_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = training(tmp_path / "made.sqlite")
+    report = tmp_path / "run 1.nsys-rep"
+    report.write_bytes(b"report")
+    nsys = tmp_path / "nsys"
+    nsys.write_text(
+        '#!/bin/sh\n[ "$1" = export ] || exit 9\n'
+        f'for a; do case "$a" in --output=*) cp "{export}" "${{a#--output=}}";; esac; done\n'
+    )
+    nsys.chmod(0o755)
+    monkeypatch.setenv("STEPDUEL_NSYS", str(nsys))
+    assert analyze(capsys, report)["trace"]["ranks"] == 1
+    nsys.write_text("#!/bin/sh\necho 'the report is damaged' >&2\nexit 1\n")
+    assert run(["analyze", str(report)]) == 2
+    assert "the report is damaged" in capsys.readouterr().err
+    monkeypatch.delenv("STEPDUEL_NSYS")
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert run(["analyze", str(report)]) == 2
+    assert "nsys is not on PATH" in capsys.readouterr().err
+
+
+@needs_shared
+@pytest.mark.parametrize("export", EXPORTS, ids=lambda path: path.stem)
+def test_every_real_export_goes_through(
+    export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both as JSON and as text; and scrubbed, it says the same."""
+    before = analyze(capsys, export)
+    assert set(before) >= KEYS
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["analyze", str(export)]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    scrubbed = tmp_path / "scrubbed.sqlite"
+    assert run(["scrub", str(export), str(scrubbed), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["texts_removed"] > 0
+    assert analyze(capsys, scrubbed) == before
+    for finding in before["findings"]:
+        rows = finding["evidence"]["ranges"] + finding["evidence"]["calls"]
+        assert rows, finding["rule"]
+        assert finding["ns_per_step"] > 0
+
+
+@needs_shared
+def test_the_backward_ranges_of_a_pytorch_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    export = SHARED / "pytorch_steps_2025.1.sqlite"
+    for rule, operations in (("thread", 507), ("process", 7_742)):
+        found = analyze(capsys, export, "--rule", rule)
+        backward = [row for row in found["ranges"] if row["name"] == "Backward"]
+        assert sum(row["calls"] for row in backward) == 5
+        assert sum(row["gpu_ops"] for row in backward) == operations
+    assert found["step"] == "Warm-up Step *"
+    assert [step["reason"] for step in found["dropped_steps"]] == ["outlying first step"]
+    assert len(found["steps"]) == 4
+
+
+@needs_shared
+def test_graph_launches_are_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    found = analyze(capsys, SHARED / "cuda_graphs_2024.6.sqlite")
+    assert found["gpu"]["graph_ns"] == 7_811_141_695
+    assert any("--cuda-graph-trace=node" in warning for warning in found["warnings"])
