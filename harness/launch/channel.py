@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import select
 import shutil
@@ -51,7 +50,7 @@ class Channel:
         self._launch_id = launch_id
         with (launch_dir / "torchrun.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, launch_id, *argv],
+                [sys.executable, "-I", "-S", supervisor.__file__, launch_id, str(self._folder), *argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -101,13 +100,15 @@ class Channel:
 
     def close(self) -> list[int]:
         """Kill whatever is left of the tree and remove the socket; return ids of processes that would not die."""
-        left = supervisor.kill_marked(self._launch_id) if self._process is not None else []
+        left: list[int] = []
         if self._process is not None:
+            # The supervisor last: as long as it lives, orphans of the tree are found under it.
+            left = supervisor.kill_launch(self._launch_id, spare=self._process.pid)
+            self._process.kill()
+            self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        pipe.close()
-            self._process.wait()
+                    pipe.close()
             self._process = None
         if self._connection is not None:
             self._connection.close()

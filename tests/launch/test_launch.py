@@ -18,7 +18,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.launch import Launch, LaunchFailedError, LaunchRequest
-from harness.launch.supervisor import MARK, marked_processes
+from harness.launch.supervisor import MARK, launch_processes
 
 HERE = Path(__file__).resolve().parent
 ENGINE_ROOT = HERE / "engine_root"
@@ -236,19 +236,22 @@ def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal
     assert range_counts(tmp_path / "launch" / "rank0.sqlite")["step"] == 1
     if number == signal.SIGINT:
         assert said.rstrip().endswith("KeyboardInterrupt")
-        assert not Path(socket_path).parent.exists()
+    assert not Path(socket_path).parent.exists()
     harness.stdout.close()
     harness.stderr.close()
 
 
-def test_marks_are_found_in_children_that_left_their_session() -> None:
-    child = subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: "abc"}, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 5
-        while marked_processes("abc") != [child.pid] and time.monotonic() < deadline:
-            time.sleep(0.01)  # until it has become `sleep`
-        assert marked_processes("abc") == [child.pid]
-        assert marked_processes("ab") == []
-    finally:
-        child.kill()
-        child.wait()
+def test_a_process_that_left_its_session_and_dropped_its_mark_is_found_and_killed(tmp_path: Path) -> None:
+    script = "(env -i setsid sleep 61 &); setsid sleep 62 & sleep 63"  # an orphan without a mark, a helper, and a child
+    with Launch(request(tmp_path / "launch"), lambda argv, env, folder: (["sh", "-c", script], dict(env))) as launch:
+
+        def sleepers() -> list[psutil.Process]:
+            ours = [psutil.Process(pid) for pid in launch_processes(launch.launch_id)]
+            return [process for process in ours if process.name() == "sleep"]
+
+        deadline = time.monotonic() + 10
+        while len(found := sleepers()) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert {process.cmdline()[1] for process in found} == {"61", "62", "63"}
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in found)
+    assert launch_processes(launch.launch_id) == []
