@@ -25,6 +25,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     # command: (module below harness.cli, its one line in --help)
     "bench": ("bench", "Run a scenario, trace its ranges, and say where the step goes."),
     "compare": ("compare", "Step two subjects in turn: which is faster, where, and is it the same work?"),
+    "aa": ("aa", "Duel the same code against itself: the instrument's own test."),
+    "overhead": ("overhead", "Measure what tracing costs."),
+    "report": ("report", "Compute a stored duel's verdict again."),
+    "doctor": ("doctor", "Say what is wrong with this machine for measuring."),
+    "clean": ("clean", "Remove cached source trees and what killed runs left."),
     "scenarios": ("scenarios", "List the scenarios, or show one resolved."),
     "analyze": ("analyze", "Say where the time of a trace goes, and what is wasted."),
     "diff": ("diff", "Explain two traces range by range."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
+from harness import names
 from harness.cli.output import clean, stdout_console
 from harness.comparison import Comparison, RangePart
 from harness.gate import State
@@ -17,6 +18,7 @@ STYLES = {
     State.UNDECIDED: "bold yellow",
     State.INVALID: "bold magenta",
 }
+PIPE_WIDTH = 200
 MOST_PARTS = 12
 """Rows of the table of parts; the rest is summed up in one row."""
 
@@ -32,7 +34,7 @@ def print_comparison(comparison: Comparison) -> None:
         _say(f"  next: {verdict.next_step}")
     if comparison.ranges:
         _say("")
-        stdout_console().print(_parts_table(comparison))
+        stdout_console().print(_parts_table(comparison), width=_table_width())
     _say("")
     _say(_same_work_line(comparison))
     if comparison.memory is not None:
@@ -43,6 +45,11 @@ def print_comparison(comparison: Comparison) -> None:
         _say(line, "dim")
 
 
+def _table_width() -> int | None:
+    """On a terminal a table is fitted to it; in a pipe or file nothing is cut."""
+    return None if stdout_console().is_terminal else PIPE_WIDTH
+
+
 def _say(text: str, style: str = "") -> None:
     stdout_console().print(Text(clean(text), style=style), soft_wrap=True)
 
@@ -50,7 +57,7 @@ def _say(text: str, style: str = "") -> None:
 def _parts_table(comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("self time", overflow="fold")
-    for heading in ("base ms", "head ms", "Δ ms", "95 % interval", "of the difference"):
+    for heading in ("base ms", "head ms", "Δ ms", "95 % interval", "share of Δ"):
         table.add_column(heading, justify="right", no_wrap=True)
     parts = comparison.ranges
     shown = parts if len(parts) <= MOST_PARTS else parts[: MOST_PARTS - 1]
@@ -69,7 +76,8 @@ def _parts_table(comparison: Comparison) -> Table:
 def _cells(part: RangePart, whole_ns: float) -> tuple[str, ...]:
     interval = "" if part.ci_ns is None else f"[{_signed(part.ci_ns[0])}, {_signed(part.ci_ns[1])}]"
     mark = "*" if part.significant else " "
-    return f"{mark} {clean(part.path)}", *_figures(part.base_ns, part.head_ns, whole_ns, interval)
+    name = part.path.removeprefix(f"{names.STEP}{names.PATH_SEPARATOR}")
+    return f"{mark} {clean(name)}", *_figures(part.base_ns, part.head_ns, whole_ns, interval)
 
 
 def _figures(base_ns: float, head_ns: float, whole_ns: float, interval: str) -> tuple[str, ...]:

@@ -17,33 +17,21 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Duration(click.ParamType):
-    """`90`, `90s`, `10m` or `1.5h`, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        found = _DURATION.fullmatch(str(value).strip())
-        if found is None or float(found[1]) <= 0:
-            self.fail(f"{value!r}: expected a time above 0, such as 90s, 10m or 1h", param, ctx)
-        return float(found[1]) * _SECONDS[found[2] or "s"]
+def duration(text: str) -> float:
+    """Return `90`, `90s`, `10m` or `1.5h` in seconds."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise click.BadParameter(f"{text!r}: expected a time above 0, such as 90s, 10m or 1h")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
 
 
-class Percentage(click.ParamType):
-    """`1%` or `0.01`, as a fraction."""
-
-    name = "percentage"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
-        try:
-            return float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        except ValueError:
-            self.fail(f"{value!r}: expected a share such as 2% or 0.02", param, ctx)
+def share(text: str) -> float:
+    """Return `1%` or `0.01` as a fraction."""
+    number = text.strip()
+    try:
+        return float(number[:-1]) / 100 if number.endswith("%") else float(number)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: expected a share, such as 2% or 0.02") from None
 
 
 _OPTIONS = (
@@ -57,10 +45,10 @@ _OPTIONS = (
         show_default=True,
         help="Most launch pairs; looks at 4, 6, 8.",
     ),
-    click.option("--min-effect", type=Percentage(), default="1%", show_default=True, help="Smallest change to report."),
+    click.option("--min-effect", type=share, default="1%", show_default=True, help="Smallest change to report."),
     click.option("--min-abs", type=float, default=0.0, show_default=True, help="The same in ms of step time."),
-    click.option("--margin", type=Percentage(), default="2%", show_default=True, help="Within it both are the same."),
-    click.option("--alpha", type=Percentage(), default="1%", show_default=True, help="False alarms over all looks."),
+    click.option("--margin", type=share, default="2%", show_default=True, help="Within it both are the same."),
+    click.option("--alpha", type=share, default="1%", show_default=True, help="False alarms over all looks."),
     click.option(
         "--interleave",
         type=click.Choice(["steps", "blocks"]),
@@ -68,7 +56,7 @@ _OPTIONS = (
         show_default=True,
         help="Step in turn, or launch in turn where both sides do not fit at once (much less sensitive).",
     ),
-    click.option("--budget", type=Duration(), help="Stop after this time, such as 10m, with what is known then."),
+    click.option("--budget", type=duration, help="Stop after this time, such as 10m, with what is known then."),
     click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one."),
     click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duel."),
     click.option(

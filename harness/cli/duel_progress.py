@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Self
 
+import numpy as np
 from rich.status import Status
 from rich.text import Text
 
@@ -14,6 +16,7 @@ from harness.comparison import Comparison
 from harness.duel import Sight
 from harness.gate import Reason
 from harness.metrics import percent
+from harness.stats.paired import mean_interval
 
 
 class TerminalProgress:
@@ -61,18 +64,17 @@ class TerminalProgress:
     def paired(self, comparison: Comparison) -> None:
         """A launch pair has ended and is stored."""
         self._made_here += 1
-        verdict, made = comparison.verdict, len(comparison.pairs)
-        parts = [f"launch pair {made}"]
-        last = comparison.pairs[-1].ratio
-        if last is not None:
-            parts.append(f"{100 * (last - 1):+.1f} %")
-        estimate = verdict.line if verdict.ratio is not None or verdict.detail is not None else ""
-        if estimate:
-            parts.append(f"so far: {estimate}")
-        if verdict.reason is Reason.MORE_PAIRS:
+        made, last = len(comparison.pairs), comparison.pairs[-1].ratio
+        running = _running(comparison)
+        parts = [f"launch pair {made}", "" if last is None else f"{100 * (last - 1):+.1f} %", f"so far {running}"]
+        if comparison.verdict.reason is Reason.MORE_PAIRS:
             parts.append(self._time_left(made, comparison))
-        self._estimate = f"; so far {100 * (verdict.ratio - 1):+.1f} %" if verdict.ratio is not None else ""
-        self._line("  ".join(parts))
+        self._estimate = f"; so far {running}"
+        self._line("  ".join(filter(None, parts)))
+
+    def unexplained(self, problem: str) -> None:
+        """The traced launch pair failed; the verdict stands without it."""
+        self._line(f"the launch pair that was to explain GPU time failed: {problem}")
 
     def _time_left(self, made: int, comparison: Comparison) -> str:
         each_s = (time.monotonic() - self._began_s) / self._made_here
@@ -86,6 +88,18 @@ class TerminalProgress:
     def _redraw(self, text: str) -> None:
         if self._status is not None:
             self._status.update(Text(clean(text)))
+
+
+def _running(comparison: Comparison) -> str:
+    """The estimate from all launch pairs so far with its 95 % interval, whether or not a look is due."""
+    logs = np.log([[pair.ratio] for pair in comparison.pairs if pair.ratio is not None])
+    if not len(logs):
+        return "nothing"
+    estimate = f"{100 * math.expm1(logs.mean()):+.1f} %"
+    low, high, _ = mean_interval(logs, 0.95)
+    if math.isnan(low[0]):
+        return estimate
+    return f"{estimate} [{100 * math.expm1(low[0]):+.1f}, {100 * math.expm1(high[0]):+.1f}]"
 
 
 def _seconds(seconds: float) -> str:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from harness.duel.pacing import Known, Sight
+from harness.duel.memory import known_noise
+from harness.duel.pacing import Known, Sight, sight
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.duel.progress import Progress
 from harness.duel.runner import RESULTS, run_duel
 
-__all__ = ["RESULTS", "DuelPlan", "DuelSide", "Interleave", "Known", "Progress", "Sight", "run_duel"]
+__all__ = [
+    "RESULTS",
+    "DuelPlan",
+    "DuelSide",
+    "Interleave",
+    "Known",
+    "Progress",
+    "Sight",
+    "known_noise",
+    "run_duel",
+    "sight",
+]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from statistics import median_low
 
 import harness
 from harness.comparison import step_pairs_of
 from harness.duel.pacing import Known
-from harness.duel.plan import DuelPlan
 from harness.stats.history import estimate_prior
 from harness.stats.noise import estimate_noise
 from harness.stats.paired import StepPairs, UnusableError, pair_difference, sample_variance
@@ -19,16 +19,11 @@ FEWER_STEPS = 1.5
 """Duels with up to so many times the steps of this one may lend: longer launches scatter less than ours will."""
 
 
-def known_from(duels: Duels, plan: DuelPlan, machine: str, steps: int | None = None) -> Known:
-    """Return what same-code duels of this scenario, machine and collector say; of comparable length if `steps` is set.
-
-    A duel interleaved by blocks is noisier and learns nothing from those in lockstep.
-    """
-    if plan.interleave != "steps":
-        return Known()
-    records = duels.same_code(plan.scenario.hash, machine, plan.head.collector, harness.__version__)[-MOST_DUELS:]
-    found = [_pairs(duels, record) for record in records if _comparable(record, steps)]
-    usable = [pairs for pairs in found if len(pairs) > 1]
+def known_noise(duels: Duels, scenario_hash: str, machine: str, collector: str, steps: int | None = None) -> Known:
+    """Return what a machine's same-code duels of a scenario say; of comparable length only if `steps` is set."""
+    records = duels.same_code(scenario_hash, machine, collector, harness.__version__)[-MOST_DUELS:]
+    comparable = [record for record in records if _comparable(record, steps)]
+    usable = [pairs for pairs in (_pairs(duels, record) for record in comparable) if len(pairs) > 1]
     if not usable:
         return Known()
     variances = [sample_variance([pair_difference(pair).log_ratio for pair in pairs]) for pairs in usable]
@@ -39,6 +34,7 @@ def known_from(duels: Duels, plan: DuelPlan, machine: str, steps: int | None = N
         prior=estimate_prior(variances, counts),
         spread=math.sqrt(pooled),
         duels=len(usable),
+        steps=median_low(len(pairs[0].base_ns) for pairs in usable),
     )
 
 

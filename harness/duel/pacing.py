@@ -38,6 +38,8 @@ class Known:
     spread: float | None = None
     """Pooled standard deviation of d_k."""
     duels: int = 0
+    steps: int | None = None
+    """Measured steps of a typical one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

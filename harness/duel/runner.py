@@ -30,7 +30,7 @@ from harness.duel.lockstep import (
     run_in_blocks,
     run_in_lockstep,
 )
-from harness.duel.memory import known_from
+from harness.duel.memory import known_noise
 from harness.duel.pacing import MIN_STEPS, Known, measured_steps, sight, warmed_up
 from harness.duel.plan import DuelPlan, DuelSide
 from harness.duel.progress import Progress
@@ -70,7 +70,7 @@ class _Duel:
         """Find the unfinished duel to go on with, or write down a new one."""
         plan = self._plan
         key = plan.key(self._environment)
-        self._known = known_from(self._duels, plan, self._environment.machine)
+        self._known = self._known_noise()
         stored = self._unfinished(key) if resume else None
         if stored is not None:
             self._adopt(stored)
@@ -149,6 +149,14 @@ class _Duel:
         self._duels.update(duel.id, rule=plan.rule_document(), status="running", reason=None)
         self._progress.resumed(len(self._duels.pairs(duel.id)), duel.id)
 
+    def _known_noise(self, steps: int | None = None) -> Known:
+        """What the store knows. A duel interleaved by launches is noisier and learns nothing from those in lockstep."""
+        if self._plan.interleave != "steps":
+            return Known()
+        return known_noise(
+            self._duels, self._plan.scenario.hash, self._environment.machine, self._plan.head.collector, steps
+        )
+
     def _fixed_pace(self) -> Pace | None:
         """The pace, where it must be known before the first launch: a tool is told beforehand which steps to record."""
         plan, run = self._plan, self._plan.scenario.run
@@ -209,8 +217,8 @@ class _Duel:
 
     def _tell(self, pace: Pace, warmup: Sequence[tuple[int, int]]) -> None:
         """Say what the duel will see, and write down its pace and what history lends it."""
-        plan, rule = self._plan, self._plan.rule
-        known = known_from(self._duels, plan, self._environment.machine, pace.steps)
+        rule = self._plan.rule
+        known = self._known_noise(pace.steps)
         seen = sight(rule, pace.steps, known, warmup)
         self._duels.update(
             self._id,

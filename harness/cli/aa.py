@@ -1,0 +1,42 @@
+"""`stepduel aa`: the same code on both sides. The instrument's own test, and what later duels know about the noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.duel_options import duel_options
+
+
+@click.command()
+@click.argument("name", metavar="SCENARIO")
+@click.argument("subject", default=".")
+@click.option(
+    "--repo",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=Path(),
+    help="Repository that holds the engine; default: the current folder's.",
+)
+@click.option("--duels", type=click.IntRange(min=1), default=1, show_default=True, help="How many to run in a row.")
+@duel_options
+def aa(name: str, subject: str, repo: Path, duels: int, **options: Any) -> int:
+    """Duel SUBJECT (. unless given) against itself.
+
+    Any verdict but same is a false alarm or noise. From 20 stored duels on, their scatter lends later duels of the same
+    scenario on this machine degrees of freedom, which makes them more sensitive.
+    """
+    from harness.cli.aa_summary import print_history
+    from harness.cli.duel_command import DuelOptions, run_and_print
+    from harness.subject import TreeCache, resolve_subject
+
+    settings = DuelOptions(**options)
+    scenario = settings.scenario(name)
+    with TreeCache() as trees:
+        code = resolve_subject(subject, scenario.factory, repo, trees)
+        for _ in range(duels):
+            status = run_and_print(settings.plan("aa", name, (code, code), ("recorder", "recorder")), settings)
+    if not settings.as_json:
+        print_history(settings.reports, scenario.hash)
+    return status

@@ -1,0 +1,43 @@
+"""What the stored same-code duels say together: how noisy the machine is, and whether the instrument is in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.text import Text
+
+import harness
+from harness.cli.output import stdout_console
+from harness.comparison import compare_stored
+from harness.duel import RESULTS, known_noise
+from harness.environment import read_environment
+from harness.gate import State
+from harness.stats.history import MIN_DUELS, instrument_p
+from harness.stats.sequential import Rule
+from harness.store import Duels, Store
+
+BROKEN_P = 0.01
+
+
+def print_history(reports: Path, scenario_hash: str) -> None:
+    """Print the counts of every state among the stored same-code duels of this machine, and what they lend."""
+    with Store(reports / RESULTS) as store:
+        duels = Duels(store)
+        machine = read_environment().machine
+        records = duels.same_code(scenario_hash, machine, "recorder", harness.__version__)
+        states = Counter(compare_stored(duels, record.id).verdict.state for record in records)
+        known = known_noise(duels, scenario_hash, machine, "recorder")
+    alarms, judged = states[State.SLOWER] + states[State.FASTER], sum(states.values()) - states[State.INVALID]
+    counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
+    say = stdout_console().print
+    say(Text(f"{len(records)} same-code duels on this machine: {counts or 'none completed'}"), soft_wrap=True)
+    if known.spread is not None:
+        lent = (
+            f"; they lend {known.prior.dof:.1f} degrees of freedom"
+            if known.prior
+            else f"; {MIN_DUELS} are needed before they lend degrees of freedom"
+        )
+        say(Text(f"launch pairs scatter by {known.spread:.2%}{lent}"), soft_wrap=True)
+    if judged and instrument_p(alarms, judged, 2 * Rule().alpha) < BROKEN_P:
+        say(Text(f"{alarms} false alarms are too many: do not trust verdicts here", style="bold red"), soft_wrap=True)

@@ -1,0 +1,77 @@
+"""`stepduel doctor`: what is wrong with this machine for measuring, and what it can see."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.text import Text
+
+
+@click.command()
+@click.argument("name", metavar="[SCENARIO]", default="smoke")
+@click.option("--ranks", type=click.IntRange(min=1), help="Processes a side; overrides run.ranks.")
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reports"),
+    show_default=True,
+    help="Folder of results.db, whose same-code duels tell what can be seen.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
+    """Say what is wrong with this machine for measuring, and what a duel of SCENARIO can see on it.
+
+    SCENARIO is smoke unless given.
+    """
+    from harness.cli.output import clean, print_json, stdout_console
+    from harness.doctor import examine
+    from harness.scenario import load_scenario
+
+    scenario = load_scenario(name, [f"run.ranks={ranks}"] if ranks else [])
+    remarks = examine(scenario.run.ranks)
+    seen = _sight(name, scenario, reports)
+    if as_json:
+        document = {"schema": "stepduel/doctor/1", "remarks": [asdict(remark) for remark in remarks], "sight": seen}
+        print_json(document)
+        return
+    styles = {"fine": "green", "warning": "bold yellow", "unknown": "dim"}
+    for remark in remarks:
+        advice = f": {remark.advice}" if remark.advice else ""
+        line = Text.assemble(
+            (f"{remark.level:<8}", styles[remark.level]), clean(f" {remark.topic}: {remark.seen}{advice}")
+        )
+        stdout_console().print(line, soft_wrap=True)
+    stdout_console().print(Text(clean(_sight_line(seen))), soft_wrap=True)
+
+
+def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
+    """What same-code duels of this machine say that a duel sees; without any, what typical machines see."""
+    from harness.duel import RESULTS, Known, known_noise, sight
+    from harness.duel.pacing import MIN_STEPS
+    from harness.environment import read_environment
+    from harness.stats.sequential import Rule
+    from harness.store import Duels, Store
+
+    rule, known = Rule(), Known()
+    if (reports / RESULTS).exists():
+        with Store(reports / RESULTS) as store:
+            known = known_noise(Duels(store), scenario.hash, read_environment().machine, "recorder")
+    found = sight(rule, known.steps or MIN_STEPS, known, ())
+    return {
+        "scenario": name,
+        "looks": list(rule.looks),
+        "first_look": found.first_look,
+        "last_look": found.last_look,
+        "same_code_duels": known.duels,
+    }
+
+
+def _sight_line(seen: dict[str, Any]) -> str:
+    first, last = f"{seen['first_look']:.1%}", f"{seen['last_look']:.1%}"
+    pairs = f"{seen['looks'][0]} launch pairs see ≥ {first}, {seen['looks'][-1]} see ≥ {last}"
+    if seen["same_code_duels"]:
+        return f"{seen['scenario']}: {pairs} (from {seen['same_code_duels']} same-code duels here)"
+    return f"{seen['scenario']}: {pairs} on a typical machine; `stepduel aa {seen['scenario']}` measures this one"

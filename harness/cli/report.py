@@ -1,0 +1,48 @@
+"""`stepduel report`: a stored duel's verdict, computed again from the database alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("duel_id", metavar="[DUEL]", required=False)
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reports"),
+    show_default=True,
+    help="Folder of results.db.",
+)
+@click.option("--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def report(duel_id: str | None, reports: Path, slower_fails: bool, as_json: bool) -> int:
+    """Compute the verdict of a stored duel again; the newest unless DUEL names another.
+
+    Nothing but results.db is read, and the exit code is that of compare.
+    """
+    from harness.cli.compare_table import print_comparison
+    from harness.cli.output import print_json
+    from harness.comparison import compare_stored, document
+    from harness.duel import RESULTS
+    from harness.errors import UsageError
+    from harness.store import Duels, Store
+
+    path = reports / RESULTS
+    if not path.exists():
+        raise UsageError(f"{path}: no results yet; run stepduel compare, or name another folder with --reports")
+    with Store(path) as store:
+        duels = Duels(store)
+        if duel_id is None:
+            stored = duels.find()
+            if not stored:
+                raise UsageError(f"{path}: holds no duel yet; run stepduel compare")
+            duel_id = stored[0].id
+        comparison = compare_stored(duels, duel_id)
+    if as_json:
+        print_json(document(comparison))
+    else:
+        print_comparison(comparison)
+    return comparison.exit_code(slower_fails=slower_fails)
