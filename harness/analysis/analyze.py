@@ -80,7 +80,7 @@ def analyze(trace: Trace, *, step_name: str | None = None, rule: Rule = "process
     tree = _step_names_folded(tree, steps)
     links = link(trace, tree.nesting)
     projection = project(trace, tree.nesting, links, rule)
-    capture = Capture(trace=trace, tree=tree, steps=steps, op_call=links.call)
+    capture = Capture(trace=trace, tree=tree, steps=steps, op_call=links.call, op_range=projection.owner)
     busy = _busy_in_steps(capture)
     totals = gpu_totals(trace)
     return TraceAnalysis(
@@ -119,7 +119,7 @@ def _busy_in_steps(capture: Capture) -> Int64Array:
     pids = steps.global_tid & schema.GLOBAL_PID_MASK
     for pid in capture.gpu_processes:
         own = pids == pid
-        busy[own] = capture.gpu_busy(pid).covered_in(steps.start_ns[own], steps.end_ns[own])
+        busy[own] = capture.gpu_busy[pid].covered_in(steps.start_ns[own], steps.end_ns[own])
     return busy
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from harness.analysis.intervals import Intervals, complement, subtraction, union
+from harness.analysis.intervals import Intervals, complement, intersection, subtraction, union
 from harness.analysis.step_finder import TRUNCATED, Steps
 from harness.trace import schema
 from harness.trace.model import KERNEL, BoolArray, Int64Array, Trace
@@ -32,6 +32,8 @@ class Capture:
     """Its elements are the rows."""
     op_call: Int64Array
     """Per GPU operation: the API call that launched it."""
+    op_range: Int64Array
+    """Per GPU operation: the range that owns it, by the rule that the analysis goes by."""
 
     @property
     def parent(self) -> Int64Array:
@@ -122,26 +124,16 @@ class Capture:
         wanted = np.array([index for index, text in enumerate(self.trace.strings) if text == name], dtype=np.int64)
         return np.isin(self.trace.ranges.name_id, wanted)
 
-    @cached_property
-    def api_range(self) -> Int64Array:
-        """The tightest range around each API call: of its thread, or else of the thread that runs its step.
+    def ranges_of_calls(self, calls: Int64Array) -> Int64Array:
+        """The tightest range around each of some API calls: of its thread, or else of the thread that runs its step.
 
         Autograd launches the backward pass from a thread that has no ranges.
         """
         api, ranges, nesting = self.trace.api, self.trace.ranges, self.tree.nesting
-        found = innermost(ranges, nesting, api.global_tid, api.start_ns)
-        left = np.flatnonzero((found == NONE) & (self.api_row != NONE))
-        step_thread = self.steps.global_tid[self.api_row[left]]
-        found[left] = innermost(ranges, nesting, step_thread, api.start_ns[left])
-        return found
-
-    @cached_property
-    def op_range(self) -> Int64Array:
-        """The range in which each GPU operation was launched, by the launching thread."""
-        found = np.full(len(self.trace.operations), NONE, dtype=np.int64)
-        launched = self.op_call != NONE
-        if launched.any():
-            found[launched] = self.api_range[self.op_call[launched]]
+        start, rows = api.start_ns[calls], self.api_row[calls]
+        found = innermost(ranges, nesting, api.global_tid[calls], start)
+        left = np.flatnonzero((found == NONE) & (rows != NONE))
+        found[left] = innermost(ranges, nesting, self.steps.global_tid[rows[left]], start[left])
         return found
 
     def mark_payloads(self, name: str) -> tuple[Int64Array, Int64Array]:
@@ -170,28 +162,43 @@ class Capture:
     def gpu_processes(self) -> list[int]:
         return [int(pid) for pid in np.unique(self.trace.operations.global_pid)]
 
-    def gpu_busy(self, global_pid: int) -> Intervals:
-        """When any operation of a process ran."""
-        return self._gpu(global_pid, np.ones(len(self.trace.operations), dtype=np.bool_))
+    @cached_property
+    def gpu_busy(self) -> dict[int, Intervals]:
+        """By process: when any of its operations ran."""
+        return {pid: self._gpu(pid, None) for pid in self.gpu_processes}
 
-    def gpu_exposed_communication(self, global_pid: int) -> Intervals:
-        """When a collective of a process ran and no other operation of it did."""
-        together = self._gpu(global_pid, self.communication)
-        return subtraction(together, self._gpu(global_pid, ~self.communication))
+    @cached_property
+    def gpu_exposed_communication(self) -> dict[int, Intervals]:
+        """By process: when a collective of it ran and no other operation of it did."""
+        return {
+            pid: subtraction(self._gpu(pid, self.communication), self._gpu(pid, ~self.communication))
+            for pid in self.gpu_processes
+        }
 
-    def _gpu(self, global_pid: int, chosen: BoolArray) -> Intervals:
+    @cached_property
+    def gpu_idle(self) -> dict[int, Intervals]:
+        """By process: when none of its operations ran, inside its kept rows. Rows without GPU work count as nothing.
+
+        Without steps a row is cut to the time from the first to the last operation: what lies before is start-up.
+        """
+        return {pid: self._idle(pid) for pid in self.gpu_processes}
+
+    def _gpu(self, global_pid: int, chosen: BoolArray | None) -> Intervals:
         operations = self.trace.operations
-        own = chosen & (operations.global_pid == global_pid)
+        own = operations.global_pid == global_pid
+        if chosen is not None:
+            own &= chosen
         return union(operations.start_ns[own], operations.end_ns[own])
 
-    def gpu_idle_in_rows(self, global_pid: int) -> Intervals:
-        """When nothing of a process ran inside its kept rows. Rows without any GPU work count as nothing."""
-        rows = self.steps
-        busy = self.gpu_busy(global_pid)
-        own = self.kept & (rows.global_tid & schema.GLOBAL_PID_MASK == global_pid)
-        own &= busy.covered_in(rows.start_ns, rows.end_ns) > 0
-        if not own.any():
-            return union(rows.start_ns[own], rows.end_ns[own])
-        inside = union(rows.start_ns[own], rows.end_ns[own])
-        idle = complement(busy, int(inside.start_ns[0]), int(inside.end_ns[-1]))
-        return subtraction(idle, complement(inside, int(inside.start_ns[0]), int(inside.end_ns[-1])))
+    def _idle(self, global_pid: int) -> Intervals:
+        steps, busy = self.steps, self.gpu_busy[global_pid]
+        own = self.kept & (steps.global_tid & schema.GLOBAL_PID_MASK == global_pid)
+        own &= busy.covered_in(steps.start_ns, steps.end_ns) > 0
+        starts, ends = steps.start_ns[own], steps.end_ns[own]
+        if not self.has_steps:
+            starts, ends = np.maximum(starts, busy.start_ns[0]), np.minimum(ends, busy.end_ns[-1])
+        rows = union(starts, ends)
+        if not len(rows):
+            return rows
+        idle = complement(busy, int(rows.start_ns[0]), int(rows.end_ns[-1]))
+        return intersection(idle, rows)

@@ -65,19 +65,23 @@ def complement(intervals: Intervals, start_ns: int, end_ns: int) -> Intervals:
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
     """What both sets cover."""
-    if not len(one) or not len(other):
-        return Intervals(start_ns=np.empty(0, dtype=np.int64), end_ns=np.empty(0, dtype=np.int64))
-    first = int(min(one.start_ns[0], other.start_ns[0]))
-    last = int(max(one.end_ns[-1], other.end_ns[-1]))
-    return subtraction(one, complement(other, first, last))
+    return _swept(one, other, inside_both=True)
 
 
 def subtraction(one: Intervals, other: Intervals) -> Intervals:
     """What `one` covers and `other` does not."""
-    # Cut both at every border; a piece between two borders is wholly inside or outside of each set.
-    borders = np.unique(np.concatenate((one.start_ns, one.end_ns, other.start_ns, other.end_ns)))
-    if len(borders) < 2:
-        return one
-    starts, ends = borders[:-1], borders[1:]
-    kept = (one.covered_in(starts, ends) > 0) & (other.covered_in(starts, ends) == 0)
-    return union(starts[kept], ends[kept])
+    return _swept(one, other, inside_both=False)
+
+
+def _swept(one: Intervals, other: Intervals, *, inside_both: bool) -> Intervals:
+    """Cut both at every border: a piece between two borders is wholly inside or outside of each set."""
+    borders = np.concatenate((one.start_ns, one.end_ns, other.start_ns, other.end_ns))
+    ones, others = np.ones(len(one), dtype=np.int8), np.ones(len(other), dtype=np.int8)
+    nothing_one, nothing_other = np.zeros(2 * len(one), dtype=np.int8), np.zeros(2 * len(other), dtype=np.int8)
+    order = np.argsort(borders, kind="stable")  # four ascending runs: a merge
+    in_one = np.cumsum(np.concatenate((ones, -ones, nothing_other))[order])
+    in_other = np.cumsum(np.concatenate((nothing_one, others, -others))[order])
+    kept = np.flatnonzero((in_one > 0) & ((in_other > 0) == inside_both))
+    # The last border closes everything, so each kept piece has a next one.
+    borders = borders[order]
+    return union(borders[kept], borders[kept + 1])

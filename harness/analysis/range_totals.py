@@ -116,16 +116,18 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
     first = np.full(len(paths), np.iinfo(np.int64).max)
     np.minimum.at(first, path, trace.ranges.start_ns[rows] - steps.start_ns[row_step])
     depth = _depths(paths)
+    mean_calls, p90 = calls.mean(axis=1), np.percentile(total, 90, axis=1)
+    median, self_median, gpu_median = (np.median(figures, axis=1) for figures in (total, self_ns, gpu))
     return [
         PathPerStep(
             path=paths.text[at],
             name=paths.name[at],
             depth=depth[at],
-            calls_per_step=float(calls[at].mean()),
-            median_ms=float(np.median(total[at])) / 1e6,
-            p90_ms=float(np.percentile(total[at], 90)) / 1e6,
-            self_median_ms=float(np.median(self_ns[at])) / 1e6,
-            gpu_median_ms=float(np.median(gpu[at])) / 1e6,
+            calls_per_step=float(mean_calls[at]),
+            median_ms=float(median[at]) / 1e6,
+            p90_ms=float(p90[at]) / 1e6,
+            self_median_ms=float(self_median[at]) / 1e6,
+            gpu_median_ms=float(gpu_median[at]) / 1e6,
         )
         for at in _tree_order(paths, first)
     ]

@@ -49,11 +49,11 @@ def calls_named(capture: Capture, names: Collection[str]) -> BoolArray:
 
 def ends_its_step(capture: Capture) -> BoolArray:
     """Per API call: whether nothing was launched after it in its step, so that it only waits for the step's end."""
-    launched = capture.op_call != NONE
-    calls = np.unique(capture.op_call[launched])
     rows = capture.api_row
+    launches = np.zeros(len(rows), dtype=np.bool_)
+    launches[capture.op_call[capture.op_call != NONE]] = True
     last_launch = np.full(len(capture.steps), np.iinfo(np.int64).min)
-    inside = calls[rows[calls] != NONE] if len(calls) else calls
+    inside = np.flatnonzero(launches & (rows != NONE))
     np.maximum.at(last_launch, rows[inside], capture.trace.api.start_ns[inside])
     found = np.zeros(len(rows), dtype=np.bool_)
     placed = rows != NONE
@@ -69,7 +69,7 @@ def stalls(capture: Capture, calls: Int64Array) -> Stalls:
     total = 0
     pids = api.global_tid[calls] & schema.GLOBAL_PID_MASK
     for pid in capture.gpu_processes:
-        idle = capture.gpu_idle_in_rows(pid)
+        idle = capture.gpu_idle[pid]
         own = pids == pid
         if not own.any():
             continue

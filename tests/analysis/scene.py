@@ -192,7 +192,15 @@ class Scene:
             steps=steps,
             tree=tree,
             op_call=np.array(op_call, dtype=np.int64),
+            op_range=np.array([self._around(call) for call in op_call], dtype=np.int64),
         )
+
+    def _around(self, call: int) -> int:
+        """The tightest range on the thread of a call that contains its start; -1 for none."""
+        if call < 0:
+            return -1
+        start, _, _, tid, _ = self.calls[call]
+        return max((at for at, r in enumerate(self.ranges) if r[3] == tid and r[0] <= start <= r[1]), default=-1)
 
     def _tree(self) -> RangeTree:
         parents: list[int] = []

@@ -52,5 +52,5 @@ def exposed_by_row(capture: Capture) -> Int64Array:
     pids = rows.global_tid & schema.GLOBAL_PID_MASK
     for pid in capture.gpu_processes:
         own = pids == pid
-        exposed[own] = capture.gpu_exposed_communication(pid).covered_in(rows.start_ns[own], rows.end_ns[own])
+        exposed[own] = capture.gpu_exposed_communication[pid].covered_in(rows.start_ns[own], rows.end_ns[own])
     return exposed

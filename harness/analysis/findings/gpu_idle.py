@@ -1,6 +1,7 @@
 """The GPU has nothing to do while the host is in a range.
 
-Idle time inside kept steps, given to the tightest range in which the step's own thread was. Reported from
+Idle time inside kept steps, given to the tightest range in which the step's own thread was. In a capture without steps
+it is the time from the first to the last GPU operation, and the thread that spends most time in ranges. Reported from
 `MIN_IDLE_SHARE` of the step on: some idle time at a step's edges is everybody's.
 """
 
@@ -18,10 +19,10 @@ MIN_IDLE_SHARE = 0.1
 
 def check(capture: Capture) -> list[Finding]:
     """Find where the host was while the GPU idled."""
-    if not capture.has_steps:
+    if not len(capture.trace.ranges):
         return []
     idle = idle_by_range(capture)
-    total = sum(capture.gpu_idle_in_rows(pid).total_ns for pid in capture.gpu_processes)
+    total = sum(idle.total_ns for idle in capture.gpu_idle.values())
     per_step = capture.per_step(total)
     if total == 0 or per_step < MIN_IDLE_SHARE * capture.mean_step_ns:
         return []
@@ -43,14 +44,13 @@ def check(capture: Capture) -> list[Finding]:
 
 def idle_by_range(capture: Capture) -> Int64Array:
     """Per range: GPU idle ns while it was the tightest range of its step's thread. Other threads' ranges have 0."""
-    ranges, rows = capture.trace.ranges, capture.steps
+    ranges = capture.trace.ranges
     idle = np.zeros(len(ranges), dtype=np.int64)
     own = capture.kept_row(capture.range_row)
-    own[own] = ranges.global_tid[own] == rows.global_tid[capture.range_row[own]]
+    own[own] = ranges.global_tid[own] == _threads(capture)[capture.range_row[own]]
     pids = ranges.global_tid & schema.GLOBAL_PID_MASK
-    for pid in capture.gpu_processes:
+    for pid, gaps in capture.gpu_idle.items():
         mine = kept(capture, capture.range_row, own & (pids == pid))
-        gaps = capture.gpu_idle_in_rows(pid)
         idle[mine] = gaps.covered_in(ranges.start_ns[mine], ranges.end_ns[mine])
     children = np.flatnonzero(own & (capture.parent != NONE))
     inclusive = idle[children]
@@ -58,3 +58,19 @@ def idle_by_range(capture: Capture) -> Int64Array:
     inside = own[parents]
     np.subtract.at(idle, parents[inside], inclusive[inside])
     return np.maximum(idle, 0)
+
+
+def _threads(capture: Capture) -> Int64Array:
+    """Per row: the thread whose ranges say what the host was doing."""
+    if capture.has_steps:
+        return capture.steps.global_tid
+    ranges = capture.trace.ranges
+    threads, thread = np.unique(ranges.global_tid, return_inverse=True)
+    time = np.zeros(len(threads), dtype=np.int64)
+    np.add.at(time, thread.reshape(-1), capture.self_ns)
+    chosen = capture.steps.global_tid.copy()
+    for row, pid in enumerate(chosen.tolist()):
+        own = np.flatnonzero(threads & schema.GLOBAL_PID_MASK == pid)
+        if len(own):
+            chosen[row] = threads[own[np.argmax(time[own])]]
+    return chosen

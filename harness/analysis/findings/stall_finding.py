@@ -27,7 +27,7 @@ def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: 
             evidence=Evidence(
                 ns=found.total_idle_ns,
                 steps=capture.kept_count,
-                ranges=rows_by_path(capture, capture.api_range[found.calls], found.idle_ns),
+                ranges=rows_by_path(capture, capture.ranges_of_calls(found.calls), found.idle_ns),
                 calls=rows_by_name(names, capture.trace.api.name_id[found.calls], found.idle_ns),
                 figures={"host_blocked_ns": blocked, "stalling_calls": int((found.idle_ns > 0).sum())},
             ),
