@@ -97,7 +97,12 @@ def analyze(trace: Trace, *, step_name: str | None = None, rule: Rule = "process
         gpu=totals,
         coverage={name: coverage(trace, links, name) for name in RULES},
         findings=tuple(findings.find(capture)),
-        warnings=(*trace.warnings, *_step_warnings(trace, steps), *_graph_warnings(totals)),
+        warnings=(
+            *trace.warnings,
+            *_step_warnings(trace, steps),
+            *_graph_warnings(totals),
+            *_emit_nvtx_warnings(trace),
+        ),
     )
 
 
@@ -156,4 +161,13 @@ def _graph_warnings(totals: GpuTotals) -> list[str]:
     return [
         f"{in_graphs:.0%} of the GPU time is in CUDA graph launches, whose kernels have no rows of their own: capture "
         "with --cuda-graph-trace=node to see them"
+    ]
+
+
+def _emit_nvtx_warnings(trace: Trace) -> list[str]:
+    if not any(", op_id = " in text for text in trace.strings):
+        return []
+    return [
+        "the ranges come from torch.autograd.profiler.emit_nvtx, which slows the host much: waits of the GPU for "
+        "launches are partly its doing"
     ]

@@ -114,6 +114,8 @@ def milliseconds(ns: float) -> str:
     return f"{ns / 1e6:.3g} ms" if ns < 999.5e6 else f"{ns / 1e9:.3g} s"
 
 
-def megabytes(size: float) -> str:
-    """Render an amount of memory for a sentence."""
-    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size:,.0f} bytes"
+def amount(size: float) -> str:
+    """Render an amount of memory for a sentence, with three significant digits."""
+    return (
+        f"{size / 1e9:.3g} GB" if size >= 999.5e6 else f"{size / 1e6:.3g} MB" if size >= 1e5 else f"{size:,.0f} bytes"
+    )

@@ -22,7 +22,7 @@ def check(capture: Capture) -> list[Finding]:
     if not len(capture.trace.ranges):
         return []
     idle = idle_by_range(capture)
-    total = sum(idle.total_ns for idle in capture.gpu_idle.values())
+    total = int(idle.sum())
     per_step = capture.per_step(total)
     if total == 0 or per_step < MIN_IDLE_SHARE * capture.mean_step_ns:
         return []
@@ -32,8 +32,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="gpu_idle",
-            summary=f"the GPU idled {milliseconds(per_step)} {capture.unit} ({share:.0%})"
-            + (f", most of it while the host was in {rows[0].name}" if rows else ""),
+            summary=f"the GPU idled {milliseconds(per_step)} {capture.unit} ({share:.0%}) while the host was in ranges, the "
+            f"largest part, {milliseconds(capture.per_step(rows[0].ns))}, in {rows[0].name}",
             advice="launch this range's work earlier, overlap it with GPU work (another stream, a prefetching loader), "
             "or take it out of the step",
             ns_per_step=per_step,

@@ -14,8 +14,8 @@ from harness.analysis.findings.finding import (
     Evidence,
     EvidenceRow,
     Finding,
+    amount,
     kept,
-    megabytes,
     milliseconds,
     rows_by_path,
 )
@@ -40,7 +40,7 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="pageable_copies",
-            summary=f"{len(chosen)} copies moved {megabytes(capture.per_step(size))} {capture.unit} through pageable "
+            summary=f"{len(chosen)} copies moved {amount(capture.per_step(size))} {capture.unit} through pageable "
             f"memory at {bandwidth:.1f} GB/s, {milliseconds(per_step)} {capture.unit}",
             advice="keep the host side in pinned memory (pin_memory=True) and copy with non_blocking=True on a stream "
             "of its own",
