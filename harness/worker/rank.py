@@ -18,11 +18,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
 from typing import Any, NoReturn
 
-import nvtx
 import torch
 import torch.distributed as dist
 
@@ -53,11 +53,12 @@ def main(plan_path: Path) -> NoReturn:
     status = life.run()
     sys.stdout.flush()
     sys.stderr.flush()
-    if status:
-        # A failed rank must not wait in the finalisers of collectives whose other side is gone.
-        os._exit(status)
-    dist.destroy_process_group()
-    sys.exit(0)
+    if status == 0 and plan.collector == "nsys":
+        dist.destroy_process_group()
+        sys.exit(0)  # nsys takes the last of its records from a process that ends in order
+    # At once: everything of ours is on disk, and the finalisers of a large process take their time. After a failure
+    # they may even wait for collectives whose other side is gone.
+    os._exit(status)
 
 
 def _redirect(log: Path) -> None:
@@ -146,7 +147,7 @@ class _Rank:
             "versions": {
                 "python": python_version(),
                 "torch": torch.__version__,
-                "nvtx": _version_of(nvtx),
+                "nvtx": _nvtx_version(),
                 "cuda": torch.version.cuda if self._cuda else None,
             },
             "engine_description": dict(description) if isinstance(description, Mapping) else {},
@@ -263,17 +264,15 @@ def _uses_cuda(engine: Mapping[str, Any]) -> bool:
     return engine.get("device") != "cpu" and torch.cuda.is_available()
 
 
-def _version_of(module: Any) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
+def _nvtx_version() -> str | None:
     try:
-        return version(module.__name__)
+        return version("nvtx")
     except PackageNotFoundError:
         return None
 
 
 def _packed(figures: StepFigures) -> list[float]:
-    """One rank's figures as numbers for the gather; NaN stands for None, with a flag beside a loss that is NaN."""
+    """One rank's figures as numbers for the gather. A flag tells a loss that is unknown from one that is NaN."""
     loss = math.nan if figures.loss is None else figures.loss
     tokens = -1 if figures.tokens is None else figures.tokens
     known = 0.0 if figures.loss is None else 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import pickle
@@ -285,6 +286,20 @@ def test_memory_is_bounded_and_the_writing_shows(tmp_path: Path) -> None:
     flushes = [event for event in events if event.text == RECORDER_FLUSH]
     assert len(flushes) >= 19
     assert sum(int(event.payload or 0) for event in flushes) <= len(events)
+
+
+def test_recording_starts_no_garbage_collection(recorder: Recorder) -> None:
+    domain = nvtx.get_domain("d")
+    attributes = domain.get_event_attributes(message="r", payload=1)
+    gc.collect()
+    before = gc.get_stats()
+    for _ in range(20_000):
+        domain.push_range(attributes)
+        domain.push_range(attributes)
+        domain.mark(attributes)
+        domain.pop_range()
+        domain.pop_range()
+    assert gc.get_stats() == before
 
 
 def test_a_finished_threads_log_is_forgotten(recorder: Recorder) -> None:
