@@ -1,0 +1,104 @@
+"""One self-contained page from its sections: style and script inlined, everything that is a name escaped.
+
+A section is a heading and a piece of HTML that one file of `harness.report.sections` makes from what it is given. The
+page has no clock, no random id and no link to anything on a network, so equal content gives equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness import __version__
+from harness.metrics import bytes_text, count_text, milliseconds, percent
+from harness.report import figures
+from harness.report.palette import stylesheet
+from harness.visible import shortened
+
+TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
+NAME_WIDTH: Final = 160
+"""Characters of a name that are shown at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One part of a page. `anchor` is its id, `title` its heading; a part without a title stands above the others."""
+
+    anchor: str
+    title: str
+    html: Markup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A whole page. `heading` is the name of what it shows, `kind` the word before it in the window's title."""
+
+    kind: str
+    heading: str
+    lead: Section
+    sections: tuple[Section, ...]
+
+    def render(self) -> str:
+        """Return the page as HTML."""
+        return (
+            _environment()
+            .get_template("page.html")
+            .render(
+                page=self,
+                version=__version__,
+                style=Markup(stylesheet() + (TEMPLATES / "style.css").read_text(encoding="utf-8")),
+                script=Markup((TEMPLATES / "script.js").read_text(encoding="utf-8")),
+            )
+        )
+
+
+def draw(template: str, **values: Any) -> Markup:
+    """Fill a section's template. Values are escaped unless they are `Markup`; macros of `macros.html` are `m`."""
+    environment = _environment()
+    macros = environment.get_template("macros.html").module
+    return Markup(_compiled(template).render(m=macros, **values))
+
+
+def name(text: object, width: int = NAME_WIDTH) -> str:
+    """Return a name as it is shown: hidden characters as escapes, the middle of a long one left out."""
+    return shortened(str(text), width)
+
+
+def names(texts: Iterable[object], width: int = NAME_WIDTH) -> str:
+    """Return names joined by commas."""
+    return ", ".join(name(text, width) for text in texts)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        name=name,
+        names=names,
+        ms=milliseconds,
+        bytes=bytes_text,
+        count=count_text,
+        percent=percent,
+        signed_ms=figures.signed_ms,
+        signed_percent=figures.signed_percent,
+        change=figures.change,
+    )
+    return environment
+
+
+@cache
+def _compiled(template: str) -> Any:
+    return _environment().from_string(template)

@@ -1,0 +1,41 @@
+"""The commits that head has and base lacks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.comparison import Comparison
+from harness.report import figures
+from harness.report.page import Section, draw
+from harness.subject.commits import CommitRange
+
+TEMPLATE: Final = """
+<p{% if not found or not found.commits %} class="nothing"{% endif %}>{{ sentence }}</p>
+{% if found and found.commits %}
+<ol class="commits">
+{% for commit in found.commits %}<li><code>{{ commit.revision[:10] | name }}</code> {{ commit.subject | name(200) }}</li>
+{% endfor %}
+</ol>
+{% if found.count > found.commits | length %}<p class="note">and {{ found.count - found.commits | length }} older ones</p>{% endif %}
+{% endif %}
+"""
+
+
+def section(comparison: Comparison, found: CommitRange | None) -> Section:
+    """Return the commits between both sides; None where the repository could not tell."""
+    return Section(
+        anchor="commits",
+        title="Commits from base to head",
+        html=draw(TEMPLATE, found=found, sentence=_sentence(comparison, found)),
+    )
+
+
+def _sentence(comparison: Comparison, found: CommitRange | None) -> str:
+    base, head = comparison.base, comparison.head
+    changes = " Head has uncommitted changes besides." if head.dirty else ""
+    if base.revision is not None and base.revision == head.revision:
+        return f"Both sides are the same commit.{changes}"
+    if found is None:
+        return f"The commits between both sides are not known here.{changes}"
+    behind = f" Base has {figures.plural(found.behind, 'commit')} that head lacks." if found.behind else ""
+    return f"Head adds {figures.plural(found.count, 'commit')}.{behind}{changes}"

@@ -1,0 +1,79 @@
+"""The commands that repeat what was measured, and where its traces and logs lie."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from harness.comparison import Comparison, Side
+from harness.report.page import Section, draw
+
+TEMPLATE: Final = """
+{% for line in commands %}
+<p>{{ line[0] }}</p>
+{{ m.command(line[1]) }}
+{% endfor %}
+{% if files %}
+<h3>Traces and logs</h3>
+<ul class="files">
+{% for file in files %}<li>{{ file.label }}: {% if file.href %}<a href="{{ file.href }}">{{ file.path | name }}</a>{% else %}<code>{{ file.path | name }}</code>{% endif %}</li>
+{% endfor %}
+</ul>
+<p class="note">Links lead to files beside this report, in the reports folder it was written to.</p>
+{% endif %}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file or folder, its path relative to the folder that holds the report; `href` empty for one not to be opened."""
+
+    label: str
+    path: str
+
+    @property
+    def href(self) -> str:
+        """The path as a relative link; a name can hold anything, so it can never become another scheme."""
+        return f"./{quote(self.path)}"
+
+
+def section(commands: Sequence[tuple[str, str]], files: Sequence[File]) -> Section:
+    """Return commands, each with a sentence before it, and links to files."""
+    return Section(
+        anchor="reproduce", title="Traces and reproduction", html=draw(TEMPLATE, commands=commands, files=files)
+    )
+
+
+def of_comparison(comparison: Comparison, traces: Mapping[str, str]) -> Section:
+    """Return how to repeat a duel, and its traces, given by side relative to the reports folder."""
+    duel = comparison.duel
+    commands = [("Measure again, with the same order of steps:", compare_command(comparison))]
+    commands.append(("Write this report again from the database alone:", f"stepduel report {duel.id}"))
+    if len(traces) == 2:
+        pair = " ".join(shlex.quote(traces[side]) for side in ("base", "head"))
+        commands.append(("Read both traces range by range, from within the reports folder:", f"stepduel diff {pair}"))
+    files = [File(label=f"{side}’s trace", path=path) for side, path in traces.items()]
+    if duel.logs is not None:
+        files.append(File(label="Logs of every launch", path=f"{duel.logs}/"))
+    return section(commands, files)
+
+
+def compare_command(comparison: Comparison) -> str:
+    """Return the command line of a duel."""
+    duel, rule = comparison.duel, comparison.rule
+    words = ["stepduel", "aa" if duel.kind == "aa" else "compare", duel.scenario]
+    if duel.kind != "aa":
+        words += [_revision(comparison.base), _revision(comparison.head)]
+        words += [word for text in comparison.base.overrides for word in ("--base-set", text)]
+        words += [word for text in comparison.head.overrides for word in ("--head-set", text)]
+    words += ["--ranks", str(duel.ranks), "--pairs", str(rule.looks[-1]), "--seed", str(duel.seed)]
+    if duel.steps is not None:
+        words += ["--steps", str(duel.steps)]
+    return shlex.join(words)
+
+
+def _revision(side: Side) -> str:
+    return "." if side.dirty or side.revision is None else side.revision[:12]

@@ -1,0 +1,115 @@
+"""Every step in the order it ran, one panel a launch pair, one line a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from harness.metrics import milliseconds
+from harness.report import figures
+from harness.report.page import Section, draw
+from harness.report.plots import colour, place, plot, svg
+
+WIDTH, HEIGHT = 328, 150
+MOST_PANELS: Final = 40
+
+TEMPLATE: Final = """
+<p>{{ note }}</p>
+{% if panels %}
+<p class="legend">{% for side in sides %}<span><i class="{{ side }}"></i>{{ side }}</span>{% endfor %}{% if ranks > 1 %}<span><i class="thin"></i>one rank</span><span><i class="thick"></i>slowest rank, which is the step’s time</span>{% endif %}{% if warmup %}<span><i class="shade"></i>warm-up, not counted</span>{% endif %}</p>
+<div class="panels">
+{% for panel in panels %}
+<figure>{{ panel.plot }}<figcaption>{{ panel.title }}</figcaption></figure>
+{% endfor %}
+</div>
+{% if left_out %}<p class="note">{{ left_out }} more launch pairs are in the database and not drawn.</p>{% endif %}
+{% else %}
+<p class="nothing">No step was measured.</p>
+{% endif %}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Steps of one rank of one launch: `order` is when each ran within its panel, `times_ns` how long it took."""
+
+    side: str
+    rank: int
+    order: Sequence[int]
+    times_ns: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One launch pair, or one launch. `warmup` is how many first positions are warm-up."""
+
+    title: str
+    warmup: int
+    lines: Sequence[Line]
+
+
+def section(panels: Sequence[Panel], note: str) -> Section:
+    """Return one plot a panel, all with the same time axis, which is as high as the longest measured step."""
+    top_ns = max((ns for panel in panels for line in panel.lines for ns in _measured(panel, line)), default=0)
+    lines = [line for panel in panels for line in panel.lines]
+    drawn = panels[:MOST_PANELS] if top_ns else []
+    return Section(
+        anchor="steps",
+        title="Every step in run order",
+        html=draw(
+            TEMPLATE,
+            note=note,
+            panels=[
+                {"title": panel.title, "plot": _plot(panel, top_ns, f"steps-{number}")}
+                for number, panel in enumerate(drawn)
+            ],
+            sides=[side for side in ("base", "head") if any(line.side == side for line in lines)],
+            ranks=len({line.rank for line in lines}),
+            warmup=any(panel.warmup for panel in panels),
+            left_out=len(panels) - len(drawn),
+        ),
+    )
+
+
+def _measured(panel: Panel, line: Line) -> list[int]:
+    return [ns for at, ns in zip(line.order, line.times_ns, strict=True) if at >= panel.warmup]
+
+
+def _plot(panel: Panel, top_ns: int, name: str) -> Markup:
+    length = max(max(line.order) for line in panel.lines if line.order) + 1
+    many = len({line.rank for line in panel.lines}) > 1
+    with plot(WIDTH, HEIGHT) as (figure, axes):
+        place(figure, axes, left=44, right=6, top=8, bottom=22)
+        if panel.warmup:
+            axes.axvspan(-0.5, panel.warmup - 0.5, color=colour("panel"), lw=0)
+        axes.grid(axis="y", color=colour("grid"), lw=1)
+        slowest: dict[str, dict[int, int]] = {}
+        for line in panel.lines:
+            longest = slowest.setdefault(line.side, {})
+            for at, ns in zip(line.order, line.times_ns, strict=True):
+                longest[at] = max(ns, longest.get(at, 0))
+            if many:
+                axes.plot(line.order, [ns / 1e6 for ns in line.times_ns], color=colour(line.side), lw=0.5, alpha=0.4)
+        for side, longest in slowest.items():
+            axes.plot(list(longest), [ns / 1e6 for ns in longest.values()], color=colour(side), lw=1.3)
+        axes.set_ylim(0, top_ns / 1e6 * 1.06)
+        axes.set_xlim(-0.5, length - 0.5)
+        axes.locator_params(axis="y", nbins=4)
+        axes.locator_params(axis="x", nbins=5, integer=True)
+        return svg(figure, name, _alt(panel, slowest))
+
+
+def _alt(panel: Panel, slowest: dict[str, dict[int, int]]) -> str:
+    said = []
+    for side, longest in slowest.items():
+        times = sorted(ns for at, ns in longest.items() if at >= panel.warmup)
+        if times:
+            low, middle, high = times[0], times[len(times) // 2], times[-1]
+            said.append(
+                f"{side} {figures.plural(len(times), 'step')}, {milliseconds(low)} to {milliseconds(high)} ms, "
+                f"half above {milliseconds(middle)} ms"
+            )
+    return f"{panel.title}: {'; '.join(said)}"

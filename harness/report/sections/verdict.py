@@ -1,0 +1,215 @@
+"""The first screen: the verdict in a sentence, step time, what moved, whether it is the same work, what could be seen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.comparison import Comparison, RangePart, SameWork
+from harness.gate import State, Verdict
+from harness.metrics import milliseconds, percent
+from harness.report import figures
+from harness.report.page import Section, draw
+
+MOST_MOVED: Final = 3
+
+TEMPLATE: Final = """
+<p class="crumb">{{ c.duel.scenario | name }}{% if description %} <span>{{ description | name(200) }}</span>{% endif %}</p>
+<h1 class="verdict {{ state }}"><span class="pill">{{ state }}</span> {{ sentence }}</h1>
+<p class="explain">{{ explanation }}</p>
+{% if c.verdict.next_step %}<p class="explain"><strong>Next:</strong> {{ c.verdict.next_step | name(400) }}</p>{% endif %}
+<dl class="sides">
+{% for which in (c.base, c.head) %}
+<div><dt>{{ m.side(which.name) }}</dt><dd>{{ which.subject | name(90) }}
+{%- if which.revision %} <code>{{ which.revision[:10] | name }}</code>{% endif %}
+{%- if which.dirty %} with uncommitted changes{% endif %}
+{%- for text in which.overrides %} <code>{{ text | name(60) }}</code>{% endfor %}</dd></div>
+{% endfor %}
+</dl>
+<dl class="tiles">
+<div class="tile wide">
+<dt>Step time</dt>
+{% if c.base.step_ns is not none and c.head.step_ns is not none %}
+<dd class="value"><span class="side base">{{ c.base.step_ns | ms }}</span> <span class="arrow" aria-label="to">→</span>
+<span class="side head">{{ c.head.step_ns | ms }}</span> <span class="unit">ms</span></dd>
+{% else %}
+<dd class="value none">not measured</dd>
+{% endif %}
+{% if strip %}
+<dd class="strip" role="img" aria-label="{{ strip.alt }}">
+<span class="band" style="left:{{ strip.margin_left }}%;width:{{ strip.margin_width }}%"></span>
+<span class="zero"></span>
+<span class="whisker {{ state }}" style="left:{{ strip.left }}%;width:{{ strip.width }}%"></span>
+<span class="point {{ state }}" style="left:{{ strip.point }}%"></span>
+</dd>
+<dd class="scale" aria-hidden="true"><span>{{ strip.low_label }}</span><span>0</span><span>{{ strip.high_label }}</span></dd>
+{% endif %}
+<dd>{% if c.verdict.ratio is not none %}<strong class="{{ state }}">{{ c.verdict.ratio | change }}</strong>
+{%- if c.verdict.ci %} {{ m.interval(c.verdict.ci[0] | change, c.verdict.ci[1] | change) }}, {{ level }} interval{% endif %}
+{%- if c.verdict.p is not none %}, p {{ p }}{% endif %}{% else %}no figure to give{% endif %}</dd>
+</div>
+<div class="tile wide">
+<dt>What moved</dt>
+{% for part in moved %}
+<dd class="moved"><span class="path">{{ part.path | name(60) }}</span>
+<strong class="{{ 'slower' if part.delta_ns > 0 else 'faster' }}">{{ part.delta_ns | signed_ms }} ms</strong></dd>
+{% else %}
+<dd class="value small">{{ "No range moved beyond its noise" if c.ranges else "Nothing was traced" }}</dd>
+{% endfor %}
+{% if moved %}<dd>{{ moved_note }}</dd>{% endif %}
+</div>
+<div class="tile">
+<dt>Same work</dt>
+<dd class="value small {{ work.role }}">{{ work.answer }}</dd>
+<dd>{{ work.detail }}</dd>
+</div>
+<div class="tile">
+<dt>The machine could see</dt>
+<dd class="value small">{{ seen.value }}</dd>
+<dd>{{ seen.detail }}</dd>
+</div>
+{% if c.memory %}
+<div class="tile">
+<dt>Peak memory</dt>
+<dd class="value small {{ 'slower' if c.memory.exceeded }}">{{ c.memory.head_peak_bytes | bytes }}</dd>
+<dd>{{ memory_detail }}</dd>
+</div>
+{% endif %}
+</dl>
+"""
+
+
+def section(comparison: Comparison) -> Section:
+    """Return the first screen of a comparison."""
+    verdict = comparison.verdict
+    moved = [part for part in comparison.ranges if part.significant and part.delta_ns][:MOST_MOVED]
+    return Section(
+        anchor="verdict",
+        title="Verdict",
+        html=draw(
+            TEMPLATE,
+            c=comparison,
+            description=str(comparison.duel.scenario_document.get("description") or ""),
+            state=verdict.state.value,
+            sentence=sentence(verdict),
+            explanation=explanation(comparison),
+            level=level(comparison),
+            p="below 0.0001" if verdict.p is not None and verdict.p < 0.0001 else f"= {verdict.p or 0:.2g}",
+            strip=_strip(comparison),
+            moved=moved,
+            moved_note=_moved_note(comparison, moved),
+            work=_work(comparison.same_work),
+            seen=_seen(comparison),
+            memory_detail=_memory_detail(comparison),
+        ),
+    )
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return the verdict as one sentence without an interval."""
+    if verdict.state is State.INVALID:
+        return "No verdict: this comparison does not hold."
+    if verdict.ratio is None:
+        return "Undecided: too few launch pairs for a first look."
+    size = f"{abs(verdict.ratio - 1) * 100:.1f} %"
+    match verdict.state:
+        case State.SLOWER:
+            return f"Head is {size} slower than base."
+        case State.FASTER:
+            return f"Head is {size} faster than base." if verdict.ratio < 1 else "Head is faster than base."
+        case State.SAME:
+            return "Head takes as long as base."
+        case _:
+            return f"Undecided: head looks {size} {'slower' if verdict.ratio > 1 else 'faster'}, which may be chance."
+
+
+def explanation(comparison: Comparison) -> str:
+    """Return the second sentence: why the verdict is what it is."""
+    verdict, rule = comparison.verdict, comparison.rule
+    evidence = f"{figures.plural(verdict.pairs, 'launch pair')} of {figures.plural(verdict.steps_per_pair, 'step')}"
+    match verdict.state:
+        case State.INVALID:
+            return f"{verdict.detail or verdict.reason.value} ({verdict.reason.value})."
+        case State.SAME:
+            return f"Over {evidence} the whole interval lies within ±{percent(rule.margin)}."
+        case State.UNDECIDED:
+            return f"{evidence} so far ({verdict.reason.value})."
+        case _:
+            return (
+                f"Over {evidence} the interval excludes zero and the difference exceeds the smallest that matters, "
+                f"{percent(rule.min_effect)}."
+            )
+
+
+def level(comparison: Comparison) -> str:
+    """Return the confidence of the interval that the state rests on."""
+    rule = comparison.rule
+    share = 2 * rule.pass_level - 1 if comparison.verdict.state is State.SAME else 1 - 2 * rule.level
+    return f"{share * 100:.3g} %"
+
+
+def _strip(comparison: Comparison) -> dict[str, object] | None:
+    """Positions of the interval on a scale around zero that also shows the margin, in percent of its width."""
+    verdict, margin = comparison.verdict, comparison.rule.margin
+    if verdict.ci is None or verdict.ratio is None:
+        return None
+    low, high, point = (ratio - 1 for ratio in (*verdict.ci, verdict.ratio))
+    reach = 1.25 * max(abs(low), abs(high), margin)
+
+    def at(value: float) -> float:
+        return round(50 + 50 * value / reach, 2)
+
+    return {
+        "left": at(low),
+        "width": round(at(high) - at(low), 2),
+        "point": at(point),
+        "margin_left": at(-margin),
+        "margin_width": round(at(margin) - at(-margin), 2),
+        "low_label": figures.signed_percent(-reach),
+        "high_label": figures.signed_percent(reach),
+        "alt": f"Difference {figures.change(verdict.ratio)}, interval from {figures.change(verdict.ci[0])} "
+        f"to {figures.change(verdict.ci[1])}; margin ±{percent(margin)}",
+    }
+
+
+def _moved_note(comparison: Comparison, moved: list[RangePart]) -> str:
+    whole = sum(part.delta_ns for part in comparison.ranges)
+    count = sum(part.significant for part in comparison.ranges)
+    more = f"; {figures.plural(count - len(moved), 'more range')} moved" if count > len(moved) else ""
+    return f"of {figures.signed_ms(whole)} ms in the whole step{more}"
+
+
+def _work(work: SameWork) -> dict[str, str]:
+    steps = figures.plural(work.steps_compared, "step")
+    if work.parting is not None:
+        return {"answer": "No", "role": "invalid", "detail": work.parting.detail}
+    if not work.steps_compared:
+        return {"answer": "Unknown", "role": "undecided", "detail": "the engine reports no losses"}
+    if not work.max_abs_diff:
+        return {"answer": "Yes, to the bit", "role": "", "detail": f"losses identical over {steps}"}
+    detail = f"losses within {work.tolerance:g} over {steps}, at most {work.max_abs_diff:.2g} apart"
+    return {"answer": "Yes, within tolerance", "role": "", "detail": detail}
+
+
+def _seen(comparison: Comparison) -> dict[str, str]:
+    verdict, told = comparison.verdict, comparison.duel.detectable_effect
+    before = f"told before measuring: {percent(told)}" if told is not None else "nothing was told before measuring"
+    if verdict.detectable_effect is None:
+        return {"value": "nothing yet" if told is None else f"≥ {percent(told)}", "detail": before}
+    return {
+        "value": f"≥ {percent(verdict.detectable_effect)}",
+        "detail": f"slowdowns, four times in five; {before}",
+    }
+
+
+def _memory_detail(comparison: Comparison) -> str:
+    memory = comparison.memory
+    if memory is None:
+        return ""
+    delta = figures.signed_bytes(memory.head_peak_bytes - memory.base_peak_bytes)
+    return f"{delta} against base" + (", above its limit" if memory.exceeded else "")
+
+
+def step_line(comparison: Comparison) -> str:
+    """Return base's and head's step time in words, for other renderings."""
+    base, head = comparison.base.step_ns, comparison.head.step_ns
+    return "not measured" if base is None or head is None else f"{milliseconds(base)} ms → {milliseconds(head)} ms"
