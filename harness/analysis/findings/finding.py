@@ -116,6 +116,6 @@ def milliseconds(ns: float) -> str:
 
 def amount(size: float) -> str:
     """Render an amount of memory for a sentence, with three significant digits."""
-    return (
-        f"{size / 1e9:.3g} GB" if size >= 999.5e6 else f"{size / 1e6:.3g} MB" if size >= 1e5 else f"{size:,.0f} bytes"
-    )
+    if size < 1e5:
+        return f"{size:,.0f} bytes"
+    return f"{size / 1e9:.3g} GB" if size >= 999.5e6 else f"{size / 1e6:.3g} MB"

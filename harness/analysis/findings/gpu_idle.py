@@ -32,8 +32,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="gpu_idle",
-            summary=f"the GPU idled {milliseconds(per_step)} {capture.unit} ({share:.0%}) while the host was in ranges, the "
-            f"largest part, {milliseconds(capture.per_step(rows[0].ns))}, in {rows[0].name}",
+            summary=f"the GPU idled {milliseconds(per_step)} {capture.unit} ({share:.0%}) while the host was in "
+            f"ranges, the largest part, {milliseconds(capture.per_step(rows[0].ns))}, in {rows[0].name}",
             advice="launch this range's work earlier, overlap it with GPU work (another stream, a prefetching loader), "
             "or take it out of the step",
             ns_per_step=per_step,

@@ -11,6 +11,7 @@ is kept; the trace begins at 0.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -43,12 +44,19 @@ def write_chrome_json(trace: Trace, tree: RangeTree, path: Path, *, compress: bo
         file.write("\n]}\n")
 
 
-def _open(path: Path, *, compress: bool) -> TextIO:
-    if compress:
-        # mtime 0: the same trace gives the same bytes.
-        packed = gzip.GzipFile(filename="", mode="wb", fileobj=path.open("wb"), compresslevel=6, mtime=0)
-        return io.TextIOWrapper(packed, encoding="ascii", write_through=False)
-    return path.open("w", encoding="ascii", buffering=1 << 20)
+@contextlib.contextmanager
+def _open(path: Path, *, compress: bool) -> Iterator[TextIO]:
+    if not compress:
+        with path.open("w", encoding="ascii", buffering=1 << 20) as file:
+            yield file
+        return
+    # Without name and time in its head: the same trace gives the same bytes.
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
+        io.TextIOWrapper(io.BufferedWriter(packed, 1 << 20), encoding="ascii") as text,
+    ):
+        yield text
 
 
 def _events(trace: Trace, tree: RangeTree) -> Iterator[str]:

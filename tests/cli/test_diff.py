@@ -1,0 +1,117 @@
+"""`stepduel diff`: parts that add up to the difference of the step, from either side, and no verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trace_files import MS, training, write
+
+from harness.analysis.difference import diff_traces
+from harness.cli.__main__ import run
+from harness.trace.reader import read_trace
+
+SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
+TORCHRUN = [SHARED / f"torchrun_2rank_{side}_2026.2.sqlite" for side in ("base", "head")]
+
+
+def diff(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    assert run(["diff", "--json", *map(str, arguments)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_parts_and_ranges_on_one_side_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = training(tmp_path / "base.sqlite", forward_ms=40, extra="checkpoint")
+    head = training(tmp_path / "head.sqlite", forward_ms=48, ranks=2)
+    found = diff(capsys, base, head)
+    assert found["schema"] == "stepduel/diff/1"
+    assert found["step"] == {"base_ms": 85, "head_ms": 88, "delta_ms": 3}
+    assert found["base"]["dropped_steps"] == 1
+    assert found["head"]["steps"] == 8
+    parts = {
+        part["path"]: (part["sides"], part["base_ms"], part["head_ms"], part["delta_ms"]) for part in found["ranges"]
+    }
+    assert parts == {
+        "train_step_*/forward": ("both", 40, 48, 8),
+        "train_step_*/checkpoint": ("base", 5, 0, -5),
+        "train_step_*": ("both", 10, 10, 0),
+        "train_step_*/backward": ("both", 30, 30, 0),
+    }
+    assert [part["path"] for part in found["ranges"]][:2] == ["train_step_*/forward", "train_step_*/checkpoint"]
+    assert found["verdict"] is None
+    assert "cannot carry a verdict" in found["note"]
+
+
+def test_steps_of_different_names_are_compared_as_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = training(tmp_path / "base.sqlite", step="train_step_{}")
+    head = training(tmp_path / "head.sqlite", step="ProfilerStep#{}", forward_ms=50)
+    found = diff(capsys, base, head)
+    assert found["ranges"][0]["path"] == "step/forward"
+    assert found["step"]["delta_ms"] == 10
+    assert any("ProfilerStep#*" in warning for warning in found["warnings"])
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=5), min_size=2, max_size=2))
+def test_parts_always_add_up(tmp_path: Path, sides: list[list[tuple[str, int]]]) -> None:
+    traces = []
+    for number, children in enumerate(sides):
+        ranges: list[tuple[Any, ...]] = []
+        for step in range(3):
+            at = begin = step * 1_000
+            for name, length in children:
+                ranges.append((at, at + length, name, 0, 0))
+                at += length + 3
+            ranges.append((begin, at + 7 + step, f"step {step}", 0, 0))
+        path = tmp_path / f"{number}.sqlite"
+        path.unlink(missing_ok=True)
+        traces.append(read_trace(write(path, ranges)))
+    found = diff_traces(*traces)
+    for side in ("base_ns", "head_ns"):
+        whole = getattr(found, side.removesuffix("_ns")).step_ns
+        assert sum(getattr(part, side) for part in found.parts) == pytest.approx(whole, rel=1e-12)
+    assert sum(part.delta_ns for part in found.parts) == pytest.approx(found.delta_ns, abs=1e-9)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_text_shows_the_sum_and_says_that_it_is_no_verdict(
+    width: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    base = training(tmp_path / "base.sqlite", forward="\x1b[2Jforward" + "y" * 200)
+    head = training(tmp_path / "head.sqlite", forward_ms=45)
+    assert run(["diff", str(base), str(head)]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= width
+    assert "cannot carry a verdict" in " ".join(out.split())
+    last_row = next(line for line in out.splitlines() if "= train_step_*" in line)
+    assert last_row.split()[-4:] == ["80.0", "85.0", "+5.000", "sum"]
+
+
+def test_a_trace_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", str(training(tmp_path / "a.sqlite")), str(tmp_path / "b.sqlite")]) == 2
+    assert "b.sqlite does not exist" in capsys.readouterr().err
+
+
+def test_whole_captures_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = write(tmp_path / "a.sqlite", [(0, 6 * MS, "load", 0, 0), (8 * MS, 10 * MS, "save", 0, 0)])
+    head = write(tmp_path / "b.sqlite", [(0, 9 * MS, "load", 0, 0)])
+    found = diff(capsys, base, head)
+    parts = {part["path"]: (part["base_ms"], part["head_ms"]) for part in found["ranges"]}
+    assert parts == {"load": (6, 9), "save": (2, 0), "(outside any range)": (2, 0)}
+    assert found["step"]["delta_ms"] == -1
+
+
+@pytest.mark.skipif(not all(path.exists() for path in TORCHRUN), reason="../shared/nsys-exports is absent")
+def test_real_traces_with_unique_names_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    found = diff(capsys, *TORCHRUN)
+    assert not any("op_id" in part["path"] for part in found["ranges"])
+    assert sum(part["delta_ms"] for part in found["ranges"]) == pytest.approx(found["step"]["delta_ms"], abs=1e-6)
+    assert {part["sides"] for part in found["ranges"]} == {"both", "base", "head"}
