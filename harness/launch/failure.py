@@ -171,6 +171,8 @@ def _died(launch_dir: Path, ranks: int, rank: int, status: int) -> LaunchFailedE
 def _ended(launch_dir: Path, ranks: int, rank: int, reason: str, how: str) -> LaunchFailedError:
     phase = next((phase for phase in read_phases(launch_dir, ranks) if phase.rank == rank), None)
     log = launch_dir / f"rank{rank}.log"
+    if not log.exists():  # it ended before it had a log of its own
+        log = launch_dir / "torchrun.log"
     where = "" if phase is None else f" in {phase.phase}" + ("" if phase.step is None else f" {phase.step}")
     return LaunchFailedError(
         f"rank {rank} {how}{where} (log: {log})",

@@ -7,8 +7,12 @@ one, and it must stay hidden without anything of ours coming before the engine's
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import socket
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 
 def load_harness() -> None:
@@ -25,8 +29,21 @@ def load_harness() -> None:
     spec.loader.exec_module(module)
 
 
+def refuse(plan_path: Path, error: ImportError) -> NoReturn:
+    """Tell the coordinator that this interpreter lacks what a rank needs."""
+    if os.environ["RANK"] == "0":
+        plan = json.loads(plan_path.read_text(encoding="utf-8"))
+        message = f"{sys.executable} cannot run a rank: {error}; install torch and nvtx into its environment"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(plan["control_socket"])
+            connection.sendall(json.dumps({"event": "refused", "message": message}).encode() + b"\n")
+    sys.exit(2)
+
+
 if __name__ == "__main__":
     load_harness()
-    from harness.worker.rank import main
-
+    try:
+        from harness.worker.rank import main
+    except ImportError as error:
+        refuse(Path(sys.argv[1]), error)
     main(Path(sys.argv[1]))

@@ -189,6 +189,16 @@ def test_an_interpreter_that_cannot_run_torchrun(tmp_path: Path, socket_folders:
     assert caught.value.log_tail == ("no torch here",)
 
 
+@pytest.mark.slow
+def test_an_environment_without_nvtx_is_refused(tmp_path: Path, socket_folders: Path) -> None:
+    (tmp_path / "nvtx.py").write_text("raise ImportError('no nvtx here')")
+    with (
+        Launch(request(tmp_path / "launch", env={"PYTHONPATH": str(tmp_path)})) as launch,
+        pytest.raises(UsageError, match=r"cannot run a rank: no nvtx here; install torch and nvtx"),
+    ):
+        launch.wait_ready()
+
+
 def test_requests_that_cannot_be_launched(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"ranks": 0}, "ranks is 0; expected at least 1"),
