@@ -47,15 +47,13 @@ class BaseEngine(ABC, Generic[Batch]):
     def to(self, device: str, model: bool = True, optimizer: bool = True, grad: bool = True) -> None:
         """Load parts of the engine to `device_name`, or offload them to "cpu".
 
-        Gradients live in the model's tensors: they move with it, and asking for them alone is a `ValueError`. Nor does
-        the optimizer move without the model (`AssertionError`). A load ends with a garbage collection, which frees
-        device memory that only a reference cycle still holds.
+        Gradients live in the model's tensors: they move with it, and asking for them alone is a `ValueError`. A load
+        ends with a garbage collection, which frees device memory that only a reference cycle still holds.
         """
         if device not in (self.device_name, HOST):
             raise ValueError(f"device is {device!r}; allowed: {self.device_name!r} or {HOST!r}")
         if grad and not model:
             raise ValueError("grad=True with model=False: gradients move with the model; pass model=True or grad=False")
-        assert model or not optimizer, "optimizer=True with model=False: the model must move along with its optimizer"
         if device == HOST:
             self.offload(model=model, optimizer=optimizer)
         else:

@@ -45,6 +45,7 @@ MODELS: dict[str, dict[str, Any]] = {
 OFFLOADS: dict[str, dict[str, Any]] = {
     "none": {},
     "param": {"param_offload": True},
+    "optimizer": {"optimizer_offload": True},
     "param_optimizer": {"param_offload": True, "optimizer_offload": True},
     "cpu_offload_policy": {"cpu_offload_policy": True},
 }

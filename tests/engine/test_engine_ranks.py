@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("parity_ranks.py")
 MODELS = ("lora", "full", "bf16")
-OFFLOADS = ("param", "param_optimizer", "cpu_offload_policy")
+OFFLOADS = ("param", "optimizer", "param_optimizer", "cpu_offload_policy")
 RUNS = [*((model, offload) for model in ("lora", "full") for offload in OFFLOADS), ("bf16", "param_optimizer")]
 STEPS = 2
 
