@@ -29,7 +29,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def launch_processes(launch_id: str, *, spare: int | None = None) -> list[int]:
+def marked_processes(launch_id: str, *, spare: int | None = None) -> list[int]:
     """Ids of the living processes that carry the launch's mark, and of their descendants.
 
     This process is left out, and so is `spare`.
@@ -58,7 +58,7 @@ def kill_launch(launch_id: str, *, spare: int | None = None, within_s: float = 1
     """SIGKILL the launch's processes until none is left; return those that outlived `within_s` (in a system call)."""
     deadline = time.monotonic() + within_s
     while True:
-        left = launch_processes(launch_id, spare=spare)
+        left = marked_processes(launch_id, spare=spare)
         if not left or time.monotonic() > deadline:
             return left
         for pid in left:

@@ -18,7 +18,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.launch import Launch, LaunchFailedError, LaunchRequest
-from harness.launch.supervisor import MARK, launch_processes
+from harness.launch.supervisor import MARK, marked_processes
 
 HERE = Path(__file__).resolve().parent
 ENGINE_ROOT = HERE / "engine_root"
@@ -256,7 +256,7 @@ def test_a_process_that_left_its_session_and_dropped_its_mark_is_found_and_kille
     with Launch(request(tmp_path / "launch"), lambda argv, env, folder: (["sh", "-c", script], dict(env))) as launch:
 
         def sleepers() -> list[psutil.Process]:
-            ours = [psutil.Process(pid) for pid in launch_processes(launch.launch_id)]
+            ours = [psutil.Process(pid) for pid in marked_processes(launch.launch_id)]
             return [process for process in ours if process.name() == "sleep"]
 
         deadline = time.monotonic() + 10
@@ -264,4 +264,4 @@ def test_a_process_that_left_its_session_and_dropped_its_mark_is_found_and_kille
             time.sleep(0.05)
         assert {process.cmdline()[1] for process in found} == {"61", "62", "63"}
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in found)
-    assert launch_processes(launch.launch_id) == []
+    assert marked_processes(launch.launch_id) == []
