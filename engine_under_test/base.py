@@ -3,7 +3,7 @@
 The interface is that of `verl.workers.engine.base.BaseEngine`. A subclass says what is offloaded and how it moves; the
 rules of switching are here:
 
-- entering a mode loads everything it needs, leaving it offloads what is offloaded; eval mode moves the model only;
+- entering a mode loads what is offloaded, leaving it offloads the same; eval mode moves the model only;
 - leaving train mode zeroes the gradients first, so that they are never copied;
 - modes do not nest, and an exception inside one neither skips the offload nor is lost.
 """
@@ -43,6 +43,11 @@ class BaseEngine(ABC, Generic[Batch]):
     @abstractmethod
     def is_optimizer_offload_enabled(self) -> bool:
         """Whether optimizer state lives on the host outside train mode."""
+
+    @property
+    def always_switches(self) -> bool:
+        """Whether entering a mode loads everything even when nothing is offloaded, as engines once did."""
+        return False
 
     def to(self, device: str, model: bool = True, optimizer: bool = True, grad: bool = True) -> None:
         """Load parts of the engine to `device_name`, or offload them to "cpu".
@@ -119,14 +124,16 @@ class BaseEngineCtx:
         self.disable_auto_offload = disable_auto_offload
 
     def _context_switch(self, device: str) -> None:
-        """Load everything the mode needs, or offload what is offloaded."""
+        """Move what the mode needs to `device`; nothing at all when nothing is offloaded."""
         if self.disable_auto_offload:
             return
         engine = self.engine
-        model = engine.is_param_offload_enabled if device == HOST else True
-        optimizer = engine.is_optimizer_offload_enabled if device == HOST else True
-        train = self.mode == "train"
-        engine.to(device, model=model, optimizer=optimizer and train, grad=model and train)
+        model, optimizer = engine.is_param_offload_enabled, engine.is_optimizer_offload_enabled
+        if device != HOST and engine.always_switches:
+            model = optimizer = True
+        optimizer = optimizer and self.mode == "train"
+        if model or optimizer:
+            engine.to(device, model=model, optimizer=optimizer, grad=model and self.mode == "train")
 
     def __enter__(self) -> None:
         if self.engine.mode is not None:

@@ -14,11 +14,13 @@ from typing import Final, Literal, get_args
 Device = Literal["auto", "cpu", "cuda"]
 ModelDtype = Literal["float32", "bfloat16"]
 MixedPrecision = Literal["none", "bf16"]
+ContextSwitch = Literal["when_offloaded", "always"]
 
 _CHOICES: Final[dict[str, Collection[str]]] = {
     "device": get_args(Device),
     "model_dtype": get_args(ModelDtype),
     "mixed_precision": get_args(MixedPrecision),
+    "context_switch": get_args(ContextSwitch),
 }
 _AT_LEAST_ONE: Final = (
     "layers",
@@ -82,6 +84,8 @@ class Fsdp2Config:
     """Keep optimizer state on the host outside train mode."""
     cpu_offload_policy: bool = False
     """Let FSDP2's own CPUOffloadPolicy keep parameters, gradients and optimizer state on the host, always."""
+    context_switch: ContextSwitch = "when_offloaded"
+    """`always` keeps the old behaviour: entering train mode loads everything, offloaded or not."""
 
     slowdown_share: float = 0.0
     """Spin after forward and backward for this share of the time they took: a known slowdown to test the instrument."""

@@ -68,6 +68,10 @@ class Fsdp2Engine(BaseEngine[Tensor]):
     def is_optimizer_offload_enabled(self) -> bool:
         return self.config.optimizer_offload
 
+    @property
+    def always_switches(self) -> bool:
+        return self.config.context_switch == "always"
+
     def batch(self, step: int) -> Tensor:
         """Return this rank's tokens of a step, (batch_size, sequence_length), on the device."""
         return self.batch_of(step, dist.get_rank()).to(self.device)

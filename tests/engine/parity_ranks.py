@@ -48,6 +48,7 @@ OFFLOADS: dict[str, dict[str, Any]] = {
     "optimizer": {"optimizer_offload": True},
     "param_optimizer": {"param_offload": True, "optimizer_offload": True},
     "cpu_offload_policy": {"cpu_offload_policy": True},
+    "always": {"context_switch": "always"},
 }
 RUNS = [
     *((model, offload) for model in ("lora", "full") for offload in OFFLOADS),

@@ -15,6 +15,7 @@ from engine_under_test.config import Fsdp2Config
     [
         ({"device": "tpu"}, r"device is 'tpu'; allowed: one of auto, cpu, cuda"),
         ({"mixed_precision": "fp8"}, r"mixed_precision is 'fp8'; allowed: one of none, bf16"),
+        ({"context_switch": "never"}, r"context_switch is 'never'; allowed: one of when_offloaded, always"),
         ({"model_dtype": "float16"}, r"model_dtype is 'float16'; allowed: one of float32, bfloat16"),
         ({"layers": 0}, r"layers is 0; allowed: at least 1"),
         ({"lora_rank": -1}, r"lora_rank is -1; allowed: at least 0"),

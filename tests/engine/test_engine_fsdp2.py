@@ -280,8 +280,8 @@ def test_work_outside_its_mode_is_refused() -> None:
         engine.infer_batch(engine.batch(0))
 
 
-def test_the_switch_walks_and_collects_but_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = small()
+def test_always_walks_and_collects_but_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = small(context_switch="always")
     steps(engine, 1)
     moved: list[int] = []
     for name in ("load_fsdp_model_to_gpu", "load_fsdp_optimizer"):

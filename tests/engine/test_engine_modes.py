@@ -13,8 +13,8 @@ from engine_under_test.base import BaseEngine, BaseEngineCtx
 
 
 class WritingEngine(BaseEngine[int]):
-    def __init__(self, *, param: bool = False, optimizer: bool = False) -> None:
-        self.param, self.optimizer = param, optimizer
+    def __init__(self, *, param: bool = False, optimizer: bool = False, always: bool = False) -> None:
+        self.param, self.optimizer, self.always = param, optimizer, always
         self.calls: list[Any] = []
         self.offload_error: Exception | None = None
 
@@ -29,6 +29,10 @@ class WritingEngine(BaseEngine[int]):
     @property
     def is_optimizer_offload_enabled(self) -> bool:
         return self.optimizer
+
+    @property
+    def always_switches(self) -> bool:
+        return self.always
 
     def load(self, *, model: bool, optimizer: bool) -> None:
         self.calls.append(("load", model, optimizer))
@@ -78,12 +82,12 @@ def calls_of(engine: WritingEngine, context: BaseEngineCtx) -> list[Any]:
 
 
 @pytest.mark.parametrize(("param", "optimizer"), [(True, False), (False, True), (True, True)])
-def test_train_mode_loads_everything_and_offloads_what_is_offloaded(
+def test_train_mode_loads_and_offloads_exactly_what_is_offloaded(
     param: bool, optimizer: bool, collections: list[str]
 ) -> None:
     engine = WritingEngine(param=param, optimizer=optimizer)
     assert calls_of(engine, engine.train_mode()) == [
-        ("load", True, True),
+        ("load", param, optimizer),
         ("training", True),
         "inside",
         "zero_grad",
@@ -92,10 +96,18 @@ def test_train_mode_loads_everything_and_offloads_what_is_offloaded(
     assert collections == ["collect"], "one collection, after the load"
 
 
-def test_nothing_offloaded_loads_and_collects_all_the_same(collections: list[str]) -> None:
+def test_nothing_offloaded_moves_and_collects_nothing(collections: list[str]) -> None:
     engine = WritingEngine()
+    assert calls_of(engine, engine.train_mode()) == [("training", True), "inside", "zero_grad"]
+    engine.calls.clear()
+    assert calls_of(engine, engine.eval_mode()) == [("training", False), "inside"]
+    assert collections == []
+
+
+def test_always_loads_everything_but_offloads_only_what_is_enabled(collections: list[str]) -> None:
+    engine = WritingEngine(always=True)
     assert calls_of(engine, engine.train_mode())[0] == ("load", True, True)
-    assert ("offload", False, False) in engine.calls
+    assert not [call for call in engine.calls if call[0] == "offload"]
     engine.calls.clear()
     assert calls_of(engine, engine.eval_mode())[0] == ("load", True, False)
     assert collections == ["collect", "collect"]
@@ -109,6 +121,8 @@ def test_eval_mode_moves_the_model_only(collections: list[str]) -> None:
         "inside",
         ("offload", True, False),
     ]
+    engine = WritingEngine(optimizer=True)
+    assert calls_of(engine, engine.eval_mode()) == [("training", False), "inside"]
 
 
 def test_disable_auto_offload_moves_nothing(collections: list[str]) -> None:

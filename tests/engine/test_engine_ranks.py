@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("parity_ranks.py")
 MODELS = ("lora", "full", "bf16")
-OFFLOADS = ("param", "optimizer", "param_optimizer", "cpu_offload_policy")
+OFFLOADS = ("param", "optimizer", "param_optimizer", "cpu_offload_policy", "always")
 RUNS = [*((model, offload) for model in ("lora", "full") for offload in OFFLOADS), ("bf16", "param_optimizer")]
 STEPS = 2
 
@@ -87,7 +87,7 @@ def test_bytes_moved_are_those_of_the_shards(results: list[Results], model: str)
         }
 
 
-@pytest.mark.parametrize("offload", ["none", "cpu_offload_policy"])
+@pytest.mark.parametrize("offload", ["none", "always", "cpu_offload_policy"])
 @pytest.mark.parametrize("model", ["lora", "full"])
 def test_nothing_moves_when_nothing_is_offloaded(results: list[Results], model: str, offload: str) -> None:
     for rank in results:
