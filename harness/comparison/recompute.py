@@ -81,9 +81,9 @@ def _objection(duel: DuelRecord, work: SameWork) -> Objection | None:
 
 
 def _attribution(steps: Sequence[DuelStepRecord], ranges: Sequence[DuelRangeRecord]) -> Attribution | None:
-    """Split the step by its ranges; an untraced duel has one part, the step. None without a step pair."""
+    """Split the step by its ranges; with an untraced side it is one part, the step. None without a step pair."""
     rows: list[tuple[str, int, int, int, str, int]]
-    if ranges:
+    if {record.side for record in ranges} == set(SIDES):
         rows = [(r.side, r.pair, r.rank, r.sequence, r.path, r.self_ns) for r in ranges]
     else:
         rows = [(s.side, s.pair, s.rank, s.sequence, names.STEP, s.duration_ns) for s in steps if s.measured]

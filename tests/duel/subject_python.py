@@ -1,0 +1,135 @@
+"""Stands in for a subject's Python: takes torchrun's command line and plays every rank of the launch, without torch.
+
+`install(folder)` writes an executable. What it reports is made up but repeatable: step times around the plan's
+`engine.step_ms`, with launch luck and scatter drawn from the hash seed and the side. Anything but torchrun's command
+line goes to the real interpreter. STEPDUEL_TEST_FAULT = "SIDE PAIR STEP kill|raise|hang" makes one launch misbehave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def install(folder: Path) -> Path:
+    """Write the stand-in into `folder` and return its path."""
+    path = folder / "subject-python"
+    path.write_text(f"#!{sys.executable}\nimport runpy\nrunpy.run_path({__file__!r}, run_name='__main__')\n")
+    path.chmod(0o755)
+    return path
+
+
+class Launch:
+    """All ranks of one launch."""
+
+    def __init__(self, plan: dict[str, Any], ranks: int) -> None:
+        self.plan, self.ranks, self.folder = plan, ranks, Path(plan["launch_dir"])
+        self.engine = plan["engine"]
+        side = self.folder.name
+        self.draws = random.Random(f"{os.environ['PYTHONHASHSEED']} {side}")
+        self.luck = self.draws.gauss(0, 0.002)
+        fault = os.environ.get("STEPDUEL_TEST_FAULT", "none none -1 none").split()
+        self.fault = fault[3] if fault[:2] == [side, self.folder.parent.name] else "none"
+        self.fault_at = int(fault[2])
+        self.steps: list[list[int]] = []
+
+    def serve(self) -> None:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(self.plan["control_socket"])
+        lines = connection.makefile("r")
+
+        def send(**event: Any) -> None:
+            connection.sendall(json.dumps(event).encode() + b"\n")
+
+        if self.engine.get("refuse"):
+            send(event="refused", message="engine: unknown key 'refuse'. Allowed: step_ms")
+            return
+        about = {"versions": {"torch": self.engine.get("torch", "2.13.0")}, "engine_description": {"toy": True}}
+        send(event="ready", ranks=self.ranks, device="cpu", pids=[os.getpid()], **about)
+        for line in lines:
+            if json.loads(line)["command"] == "stop":
+                break
+            index = len(self.steps)
+            (self.folder / "rank0.phase").write_text(f"{os.getpid()} step {index}")
+            if index == self.fault_at:
+                self.misbehave()
+            send(event="step", index=index, **self.step(index))
+        send(event="done", traces=[str(self.trace(rank)) for rank in range(self.ranks)])
+
+    def step(self, index: int) -> dict[str, Any]:
+        time.sleep(float(self.engine.get("sleep_ms", 0)) / 1000)
+        usual_ns = float(self.engine.get("step_ms", 100)) * 1e6
+        self.steps.append(
+            [int(usual_ns * (1 + self.luck + self.draws.gauss(0, 0.004) - 0.1 * rank)) for rank in range(self.ranks)]
+        )
+        loss = 2.0 + index if index < int(self.engine.get("other_loss_from", 1 << 30)) else 2.5 + index
+        memory = int(self.engine.get("memory", 10**9))
+        figures = {"loss": loss, "tokens": 64, "peak_memory_bytes": memory, "rss_bytes": memory // 2}
+        return {"durations_ns": self.steps[-1], **figures}
+
+    def misbehave(self) -> None:
+        if self.fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "hang":
+            time.sleep(600)
+        if self.fault == "raise":
+            failure = {"rank": 0, "phase": "step", "step": self.fault_at, "error": "ArithmeticError: loss is NaN"}
+            failure |= {"traceback": "", "time_ns": time.monotonic_ns()}
+            (self.folder / "rank0.failure.json").write_text(json.dumps(failure))
+            (self.folder / "rank0.log").write_text("ArithmeticError: loss is NaN\n")
+            sys.exit(1)
+
+    def trace(self, rank: int) -> Path:
+        """Write the steps as the recorder would: half a step is forward_backward; `extra_ms` lies in `extra`."""
+        from harness import names
+        from harness.trace import schema
+        from harness.trace.writer import TraceWriter
+
+        path = self.folder / f"rank{rank}.sqlite"
+        pid = 1000 + rank
+        writer = TraceWriter(
+            path,
+            collector="recorder",
+            process_id=pid,
+            process_name="toy",
+            session_start_utc_ns=10**18,
+            system_clock_ns=0,
+            rank=rank,
+        )
+        domain, thread = writer.domain_id(names.NVTX_DOMAIN), schema.global_tid(pid, pid)
+        extra_ns = int(float(self.engine.get("extra_ms", 0)) * 1e6)
+        now = 1000
+        rows: list[tuple[Any, ...]] = []
+        for index, durations in enumerate(self.steps):
+            end = now + durations[rank]
+            inner = now + durations[rank] // 2
+            spans = [(now, end, names.STEP, index), (now, inner, names.FORWARD_BACKWARD, None)]
+            if extra_ns:
+                spans.append((inner, inner + extra_ns, "extra", None))
+            rows += [(a, b, schema.NVTX_PUSH_POP, text, thread, None, domain, value) for a, b, text, value in spans]
+            rows.append((now + 1, None, schema.NVTX_MARK, names.RANK_MARK, thread, None, domain, rank))
+            now = end + 1000
+        writer.add_ranges(rows)
+        writer.close()
+        return path
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if "torch.distributed.run" not in arguments:
+        os.execv(sys.executable, [sys.executable, *arguments])
+    ranks = next(int(text.partition("=")[2]) for text in arguments if text.startswith("--nproc-per-node="))
+    plan = json.loads(Path(arguments[-1]).read_text())
+    (Path(plan["launch_dir"]) / "pid").write_text(str(os.getpid()))
+    Launch(plan, ranks).serve()
+
+
+if __name__ == "__main__":
+    main()

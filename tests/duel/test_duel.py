@@ -1,0 +1,371 @@
+"""Duels of a toy whose truth is known: the verdict, where the difference lies, what is stored, and what goes wrong.
+
+The toy is played by a stand-in for the subject's Python, so that a duel takes seconds and needs no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import subject_python
+from duel_bench import SCENARIO, Bench, git
+
+from harness.cli.__main__ import run
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    git(repo, "init", "-q", "-b", "main")
+    (repo / "README").write_text("toy\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "before the engine")
+    (repo / "toy.py").write_text("def build(): ...\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "engine: a toy")
+    scenario = tmp_path / "toy.toml"
+    scenario.write_text(SCENARIO)
+    sockets = tmp_path / "s"
+    sockets.mkdir()
+    monkeypatch.setenv("TMPDIR", str(sockets))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    python = subject_python.install(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(python))
+    return Bench(folder=tmp_path, repo=repo, python=python, scenario=str(scenario), reports=tmp_path / "reports")
+
+
+def compare(bench: Bench, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
+    """Run a compare and return its exit code and document (empty when it printed none)."""
+    status = run(bench.arguments("--json", *more))
+    out = capsys.readouterr().out
+    return status, json.loads(out) if out else {}
+
+
+def rows(bench: Bench, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(bench.reports / "results.db")
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def assert_nothing_left(bench: Bench) -> None:
+    """No launch's process lives, no control socket is left."""
+    for path in bench.reports.rglob("pid"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.read_text()), 0)
+    assert list((bench.folder / "s").iterdir()) == []
+
+
+def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    head = ("--head-set", "engine.step_ms=105", "--head-set", "engine.extra_ms=5")
+    status, found = compare(bench, capsys, *head)
+    assert status == 0
+    assert found["schema"] == "stepduel/compare/1"
+    verdict = found["verdict"]
+    assert (verdict["state"], verdict["reason"], verdict["pairs"]) == ("slower", "beyond_min_effect", 4)
+    assert verdict["ratio"] == pytest.approx(1.05, abs=0.01)
+    assert verdict["ci"][0] < verdict["ratio"] < verdict["ci"][1]
+    assert found["head"]["overrides"] == ["engine.step_ms=105", "engine.extra_ms=5"]
+    # The parts add up to the step, and the part that only head has is the one that costs.
+    whole = found["step"]["head_ms"] - found["step"]["base_ms"]
+    assert math.fsum(part["delta_ms"] for part in found["ranges"]) == pytest.approx(whole, abs=1e-9)
+    assert found["ranges"][0]["path"] == "step/extra"
+    assert (found["ranges"][0]["base_ms"], found["ranges"][0]["head_ms"]) == (0, pytest.approx(5))
+    assert found["same_work"] == {
+        "identical": True,
+        "steps_compared": 4 * 15,
+        "max_abs_diff": 0.0,
+        "tolerance": 0.0,
+        "first_difference": None,
+    }
+    assert (found["memory"]["base_peak_bytes"], found["memory"]["head_peak_bytes"]) == (10**9, 10**9)
+    assert_nothing_left(bench)
+
+
+def test_the_ratio_is_the_median_over_step_pairs_of_the_slowest_rank(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = compare(bench, capsys, "--ranks", "2", "--pairs", "2")
+    logs = []
+    for pair in (1, 2):
+        times: dict[str, dict[int, int]] = {"base": {}, "head": {}}
+        query = f"select side, sequence, duration_ns from duel_steps where pair = {pair} and measured"
+        for side, sequence, duration_ns in rows(bench, query):
+            times[side][sequence] = max(duration_ns, times[side].get(sequence, 0))
+        ratios = sorted(math.log(times["head"][step] / times["base"][step]) for step in times["base"])
+        assert len(ratios) == 10
+        logs.append((ratios[4] + ratios[5]) / 2)
+    assert found["verdict"]["ratio"] == pytest.approx(math.exp(sum(logs) / 2), rel=1e-12)
+
+
+def test_every_step_is_stored_with_its_slot_and_the_coin_is_seeded(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        compare(bench, capsys, "--pairs", "2")
+    query = "select duel_id, pair, sequence, side, slot from duel_steps order by 1, 2, 3, 4"
+    stored = rows(bench, query)
+    first, second = (list(part) for part in (stored[: len(stored) // 2], stored[len(stored) // 2 :]))
+    assert [row[1:] for row in first] == [row[1:] for row in second]
+    assert len(first) == 2 * 15 * 2
+    slots = {(pair, sequence, side): slot for _, pair, sequence, side, slot in first}
+    firsts = [slots[pair, sequence, "base"] for pair in (1, 2) for sequence in range(15)]
+    assert {slots[key] + slots[(*key[:2], "head")] for key in slots if key[2] == "base"} == {1}
+    assert 0 < sum(firsts) < len(firsts)
+    starters = rows(bench, "select starter from duel_pairs order by duel_id, pair")
+    assert starters == [("head",), ("base",)] * 2
+    # Both sides of a pair drew from the same hash seed, pairs from different ones.
+    assert len(set(rows(bench, "select order_seed from duel_pairs"))) == 2
+    conditions = [json.loads(text) for (text,) in rows(bench, "select conditions from duel_pairs")]
+    assert all(row["load_average"] >= 0 and 0 <= row["busy_share"] <= 1 for row in conditions)
+
+
+def test_the_report_computes_the_same_verdict_from_the_database_alone(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = compare(bench, capsys, "--head-set", "engine.step_ms=102", "--pairs", "4")
+    for path in bench.reports.rglob("*"):
+        if path.is_file() and not path.name.startswith("results.db"):
+            path.unlink()
+    assert run(["report", "--reports", str(bench.reports), "--json"]) == status
+    again = json.loads(capsys.readouterr().out)
+    assert again == found
+    assert run(["report", "--reports", str(bench.reports)]) == status
+    assert found["verdict"]["line"] in capsys.readouterr().out
+
+
+def test_other_losses_make_it_invalid_at_once(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = compare(bench, capsys, "--head-set", "engine.other_loss_from=7", "--head-set", "engine.step_ms=50")
+    assert status == 3
+    assert (found["verdict"]["state"], found["verdict"]["reason"]) == ("invalid", "different_work")
+    assert found["same_work"]["first_difference"] == {"pair": 1, "step": 7, "base_loss": 9.0, "head_loss": 9.5}
+    assert found["same_work"]["max_abs_diff"] == 0.5
+    assert len(found["pairs"]) == 1
+    assert "step 7" in found["verdict"]["detail"]
+
+
+def test_a_tolerance_lets_small_differences_pass(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    other = ("--head-set", "engine.other_loss_from=7", "--pairs", "2")
+    _, found = compare(bench, capsys, *other, "--set", "compare.loss_tolerance=0.1")
+    assert found["same_work"]["identical"]
+    assert found["verdict"]["state"] != "invalid"
+    # Other versions of torch may add in another order: exactness is then not asked for, 1e-5 is.
+    _, found = compare(bench, capsys, "--pairs", "2", "--head-set", "engine.torch=2.6.0")
+    assert found["same_work"]["tolerance"] == 1e-5
+
+
+def test_a_side_that_refuses_makes_it_invalid_and_both_are_a_usage_error(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = compare(bench, capsys, "--base-set", "engine.refuse=true")
+    assert status == 3
+    assert (found["verdict"]["state"], found["verdict"]["reason"]) == ("invalid", "cannot_run")
+    assert "base" in found["verdict"]["detail"]
+    assert "unknown key 'refuse'" in found["verdict"]["detail"]
+    status, found = compare(bench, capsys, "--set", "engine.refuse=true")
+    assert (status, found) == (2, {})
+
+
+def test_a_revision_without_the_engine_is_invalid(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = bench.arguments("--json")
+    arguments[2:4] = ["HEAD^{/before the engine}", "HEAD"]
+    assert run(arguments) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"]["reason"] == "cannot_run"
+    assert found["base"]["revision"] == git(bench.repo, "rev-parse", "HEAD~1")
+    assert "no package 'toy'" in found["verdict"]["detail"]
+    assert found["pairs"] == []
+
+
+@pytest.mark.parametrize(("fault", "said"), [("kill", "ended"), ("raise", "loss is NaN"), ("hang", "hung")])
+def test_a_failing_side_keeps_what_was_done_and_resume_goes_on(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: str, said: str
+) -> None:
+    monkeypatch.setenv("STEPDUEL_TEST_FAULT", f"head pair02 3 {fault}")
+    timeout = ("--set", "run.timeout_s=0.5", "--pairs", "2")
+    status = run(bench.arguments("--json", *timeout))
+    out, err = capsys.readouterr()
+    assert (status, out) == (4, "")
+    assert "launch pair 2, head" in err
+    assert said in err
+    assert_nothing_left(bench)
+    assert rows(bench, "select count(*) from duel_pairs") == [(1,)]
+    assert rows(bench, "select status from duels") == [("failed",)]
+    (folder,) = (bench.reports / "duels").iterdir()
+    assert all((folder / "pair02" / side / "torchrun.log").exists() for side in ("base", "head"))
+    monkeypatch.delenv("STEPDUEL_TEST_FAULT")
+    status, found = compare(bench, capsys, *timeout, "--resume")
+    assert found["id"] == folder.name
+    assert [pair["number"] for pair in found["pairs"]] == [1, 2]
+    assert found["status"] == "completed"
+    # Pairs drawn after an interruption are those that would have been drawn without it.
+    _, whole = compare(bench, capsys, *timeout)
+    assert whole["verdict"] == found["verdict"]
+
+
+def wait_for(condition: Callable[[], bool], within_s: float = 30.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def started(bench: Bench, *more: str) -> subprocess.Popen[str]:
+    """Start a compare in a process of its own whose subjects run under the stand-in."""
+    code = f"import sys; sys.executable = {str(bench.python)!r}\n"
+    code += "from harness.cli.__main__ import main; main()"
+    real = bench.python.read_text().partition("\n")[0].removeprefix("#!")
+    return subprocess.Popen(
+        [real, "-c", code, *bench.arguments("--json", *more)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def stepping(bench: Bench, pair: str) -> bool:
+    found = [path.read_text().split() for path in bench.reports.glob(f"duels/*/{pair}/*/rank0.phase")]
+    return len(found) == 2 and all(words and int(words[2]) > 1 for words in found)
+
+
+def test_ctrl_c_ends_with_130_and_leaves_nothing(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = ("--set", "engine.sleep_ms=20", "--pairs", "3")
+    process = started(bench, *slow)
+    wait_for(lambda: stepping(bench, "pair02"))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert_nothing_left(bench)
+    assert rows(bench, "select status from duels") == [("interrupted",)]
+    assert rows(bench, "select count(*) from duel_pairs") == [(1,)]
+    _, found = compare(bench, capsys, *slow, "--resume")
+    assert len(found["pairs"]) == 3
+
+
+def test_a_killed_coordinator_leaves_no_process_and_clean_removes_its_socket(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = started(bench, "--set", "engine.sleep_ms=20")
+    wait_for(lambda: stepping(bench, "pair01"))
+    process.kill()
+    process.communicate()
+    pids = [int(path.read_text()) for path in bench.reports.rglob("pid")]
+    wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids))
+    assert run(["clean", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sockets_removed"] == 2
+    assert list((bench.folder / "s").iterdir()) == []
+
+
+def test_a_budget_stops_in_time_and_says_how_to_go_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = ("--set", "engine.sleep_ms=20")
+    began = time.monotonic()
+    status, found = compare(bench, capsys, *slow, "--budget", "3s")
+    assert time.monotonic() - began < 20
+    assert status == 3
+    assert (found["verdict"]["state"], found["verdict"]["reason"]) in (
+        ("undecided", "more_pairs"),
+        ("invalid", "no_steps"),
+    )
+    assert found["status"] == "interrupted"
+    assert_nothing_left(bench)
+
+
+def test_blocks_alternate_whole_launches(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = compare(bench, capsys, "--interleave", "blocks", "--pairs", "2")
+    assert status in (0, 3)
+    assert len(found["pairs"]) == 2
+    began = dict(rows(bench, "select side, min(began_ns) from duel_steps where pair = 1 group by side"))
+    ended = dict(rows(bench, "select side, max(began_ns) from duel_steps where pair = 1 group by side"))
+    assert ended["head"] < began["base"]  # seed 7: head starts the first pair
+
+
+def test_code_edited_while_measured_ends_the_duel(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    process = started(bench, "--set", "engine.sleep_ms=20", "--pairs", "2")
+    wait_for(lambda: stepping(bench, "pair01"))
+    (bench.repo / "toy.py").write_text("def build(): return 1\n")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "edited while it was being measured" in err
+
+
+def test_exit_code_makes_slower_one(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _ = compare(bench, capsys, "--head-set", "engine.step_ms=110", "--exit-code", "--pairs", "4")
+    assert status == 1
+    assert run(["report", "--reports", str(bench.reports), "--exit-code", "--json"]) == 1
+
+
+def copy_same_code_duel(bench: Bench, times: int) -> None:
+    """Add copies of the stored same-code duel, their step times scattered anew by up to 1 %."""
+    connection = sqlite3.connect(bench.reports / "results.db")
+    (duel,) = connection.execute("select min(id) from duels where kind = 'aa'").fetchone()
+    for table in ("duels", "duel_pairs", "duel_steps"):
+        owner = "id" if table == "duels" else "duel_id"
+        columns = [name for _, name, *_ in connection.execute(f"pragma table_info({table})") if name != owner]
+        scattered = [
+            "cast(duration_ns * (1 + (random() % 100) / 10000.0) as integer)" if name == "duration_ns" else name
+            for name in columns
+        ]
+        for copy in range(times):
+            connection.execute(
+                f"insert into {table} ({owner}, {', '.join(columns)}) "
+                f"select {owner} || '-{times}-{copy}', {', '.join(scattered)} from {table} where {owner} = ?",
+                [duel],
+            )
+    connection.commit()
+    connection.close()
+
+
+def test_same_code_duels_lend_variance_from_the_twentieth_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    own = ["--repo", str(bench.repo), "--reports", str(bench.reports), "--steps", "10", "--pairs", "2"]
+    assert run(["aa", bench.scenario, *own]) in (0, 3)
+    assert "1 same-code duels on this machine" in capsys.readouterr().out
+    copy_same_code_duel(bench, 18)
+    _, found = compare(bench, capsys, "--pairs", "2")
+    assert found["prior"] is None
+    copy_same_code_duel(bench, 1)
+    _, found = compare(bench, capsys, "--pairs", "2")
+    assert found["prior"]["duels"] == 20
+    assert found["verdict"]["looks"][0]["dof"] == pytest.approx(found["prior"]["dof"] + 1)
+    # Longer launches than ours scatter less than ours will: they may not lend.
+    arguments = bench.arguments("--json", "--pairs", "2")
+    arguments[arguments.index("--steps") + 1] = "5"
+    run(arguments)
+    assert json.loads(capsys.readouterr().out)["prior"] is None
+
+
+def test_overhead_has_an_untraced_base(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    own = ["--repo", str(bench.repo), "--reports", str(bench.reports), "--steps", "10", "--pairs", "2", "--json"]
+    assert run(["overhead", bench.scenario, *own]) in (0, 3)
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "overhead"
+    assert [part["path"] for part in found["ranges"]] == ["step"]
+    plans = [json.loads(path.read_text())["collector"] for path in sorted(bench.reports.rglob("pair01/*/plan.json"))]
+    assert plans == ["none", "recorder"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--head-set", "run.seed=3"], "only engine.KEY=VALUE may differ"),
+        (["--budget", "soon"], "expected a time above 0"),
+        (["--margin", "two"], "expected a share"),
+    ],
+)
+def test_wrong_requests_end_with_2_and_write_nothing(
+    bench: Bench, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    assert run(bench.arguments(*more)) == 2
+    assert said in capsys.readouterr().err
+    assert not bench.reports.exists()

@@ -1,0 +1,72 @@
+"""How long a duel warms up and measures, what it says it will see, what memory lends; without any launch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from harness.duel.pacing import (
+    FIRST_LOOK_S,
+    MAX_STEPS,
+    MIN_STEPS,
+    TYPICAL_NOISE,
+    Known,
+    measured_steps,
+    sight,
+    warmed_up,
+)
+from harness.stats.history import VariancePrior
+from harness.stats.noise import Noise
+from harness.stats.sequential import Rule
+
+
+def test_warm_up_ends_by_steps_or_time_but_not_before_the_scenario_says() -> None:
+    assert not warmed_up(0, 100.0, 0)
+    assert not warmed_up(4, 0.1, 2)
+    assert warmed_up(5, 0.1, 2)
+    assert warmed_up(2, 4.0, 2)
+    assert not warmed_up(5, 100.0, 8)
+
+
+def test_short_steps_get_the_best_number_and_long_ones_the_least() -> None:
+    # n* = √(6 / 0.05 · 0.02² · 3) / 0.006
+    assert measured_steps(6.0, 0.05, None, 4) == round(math.sqrt(6 / 0.05 * 0.02**2 * 3) / 0.006)
+    assert measured_steps(6.0, 0.001, None, 4) == MAX_STEPS
+    assert measured_steps(10.0, 20.0, None, 4) == MIN_STEPS
+
+
+@pytest.mark.parametrize("step_pair_s", [0.01, 0.1, 0.3, 1.0])
+def test_the_first_look_comes_in_time(step_pair_s: float) -> None:
+    steps = measured_steps(5.0, step_pair_s, Noise(within=0.5, between=0.0001, autocorrelation=0.9), 4)
+    assert steps == MIN_STEPS or 4 * (5.0 + steps * step_pair_s) <= FIRST_LOOK_S
+
+
+def test_sight_prefers_history_to_the_warm_up() -> None:
+    noisy = [(100, 100), (100, 150), (100, 60), (100, 140)]
+    known = Known(spread=0.002, duels=3)
+    assert sight(Rule(), 30, known, noisy).first_look < sight(Rule(), 30, Known(), noisy).first_look / 10
+    lent = Known(spread=0.002, duels=20, prior=VariancePrior(dof=6, variance=4e-6, duels=20))
+    assert sight(Rule(), 30, lent, noisy).first_look < sight(Rule(), 30, known, noisy).first_look
+    assert "20 same-code duels" in sight(Rule(), 30, lent, noisy).source
+
+
+def test_sight_without_history_takes_the_scatter_of_the_warm_up_without_its_first_step() -> None:
+    quiet = [(100_000, 300_000), (100_000, 100_100), (100_000, 99_950), (100_000, 100_020)]
+    typical = sight(Rule(), 30, Known(), [])
+    assert sight(Rule(), 30, Known(), quiet).first_look < typical.first_look
+    assert typical.last_look < typical.first_look
+    # More steps average the scatter out, launch luck stays.
+    many = sight(Rule(), 3000, Known(), [])
+    assert many.first_look < typical.first_look
+    assert TYPICAL_NOISE.between < math.log1p(many.first_look)
+
+
+def test_pairs_needed_would_see_the_margin() -> None:
+    from harness.stats.sequential import detectable_effect
+
+    known = Known(spread=0.02, duels=3)
+    needed = sight(Rule(), 30, known, []).pairs_needed
+    assert needed is not None
+    assert detectable_effect(0.02, needed, Rule()) <= math.log1p(Rule().margin)
+    assert detectable_effect(0.02, needed - 1, Rule()) > math.log1p(Rule().margin)
