@@ -16,8 +16,8 @@ import numpy as np
 from harness.analysis.intervals import Intervals, complement, intersection, subtraction, union
 from harness.analysis.step_finder import TRUNCATED, Steps
 from harness.trace import schema
-from harness.trace.model import KERNEL, BoolArray, Int64Array, Trace
-from harness.trace.nesting import ROOT, RangeTree, innermost
+from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace
+from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, path_table
 
 NONE: Final = ROOT
 
@@ -116,6 +116,19 @@ class Capture:
         times = operations.start_ns.copy()
         times[launched] = self.trace.api.start_ns[self.op_call[launched]]
         return self.row_of(times, operations.global_pid)
+
+    # ---- paths -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def step_paths(self) -> tuple[Int32Array, PathTable]:
+        """Paths that begin at the step instead of at what is around it: (path of each range, the paths)."""
+        tree = self.tree
+        index: dict[str, int] = {}
+        name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
+        parent = tree.nesting.parent.copy()
+        if self.has_steps:
+            parent[self.steps.range_row] = ROOT
+        return path_table(parent, name_of_path[tree.path_id], tuple(index))
 
     # ---- ranges ----------------------------------------------------------------------------------------------------
 

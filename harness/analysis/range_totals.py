@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.analysis.capture import NONE, Capture
 from harness.trace.model import FloatArray, Int32Array, Int64Array, Trace
-from harness.trace.nesting import ROOT, PathTable, RangeTree, levels, path_table
+from harness.trace.nesting import ROOT, PathTable, RangeTree, levels
 from harness.trace.projection import Projection
 
 
@@ -104,7 +104,8 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
     trace, steps, nesting = capture.trace, capture.steps, capture.tree.nesting
     step_of = _step_of_ranges(capture)
     rows = np.flatnonzero(capture.kept_row(step_of))
-    path, paths = _paths_from_step(capture, rows)
+    path_of, paths = capture.step_paths
+    path = path_of[rows]
     row_step = step_of[rows]
     column = (np.cumsum(capture.kept) - 1)[row_step]
     duration = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
@@ -130,6 +131,7 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
             gpu_median_ms=float(gpu_median[at]) / 1e6,
         )
         for at in _tree_order(paths, first)
+        if calls[at].any()
     ]
 
 
@@ -146,29 +148,13 @@ def _step_of_ranges(capture: Capture) -> Int64Array:
     return step_of
 
 
-def _paths_from_step(capture: Capture, rows: Int64Array) -> tuple[Int64Array, PathTable]:
-    """Paths of `rows` (ascending, all within steps) that begin at the step and not at what is around it."""
-    tree = capture.tree
-    index: dict[str, int] = {}
-    name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
-    parent = tree.nesting.parent.copy()
-    if capture.has_steps:
-        parent[capture.steps.range_row] = ROOT
-    local = np.full(len(parent), ROOT, dtype=np.int64)
-    local[rows] = np.arange(len(rows))
-    above = parent[rows]
-    names = name_of_path[tree.path_id[rows]]
-    path, paths = path_table(np.where(above == ROOT, ROOT, local[above]), names, tuple(index))
-    return path.astype(np.int64), paths
-
-
 def _sums(groups: Int32Array, values: Int64Array, count: int) -> Int64Array:
     sums = np.zeros(count, dtype=np.int64)
     np.add.at(sums, groups, values)
     return sums
 
 
-def _table(path: Int64Array, column: Int64Array, values: FloatArray | Int64Array, shape: tuple[int, int]) -> FloatArray:
+def _table(path: Int32Array, column: Int64Array, values: FloatArray | Int64Array, shape: tuple[int, int]) -> FloatArray:
     table = np.zeros(shape)
     np.add.at(table, (path, column), values)
     return table

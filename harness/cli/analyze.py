@@ -9,13 +9,14 @@ from typing import cast
 import click
 import numpy as np
 
-from harness.analysis.analyze import TraceAnalysis
+from harness.analysis.analyze import RankSummary, TraceAnalysis
 from harness.analysis.analyze import analyze as analyze_trace
 from harness.analysis.document import analyze_document
 from harness.analysis.findings.finding import Finding
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.trace_tables import elided, kernel_label, milliseconds, print_paragraph, print_table, size
 from harness.collectors.nsys_reports import read_any
+from harness.trace.model import Int64Array
 from harness.trace.projection import RULES, Rule
 
 _STEP_ROWS = 20
@@ -77,19 +78,13 @@ def _print_steps(found: TraceAnalysis) -> None:
     steps = found.steps
     if steps.name is None:
         return
-    kept = np.flatnonzero(steps.kept)
-    rows = [
-        (
-            f"{int(steps.index[row])}" + (f" rank {int(steps.rank[row])}" if len(found.ranks) > 1 else ""),
-            milliseconds(float(steps.duration_ns[row])),
-            milliseconds(float(found.step_gpu_busy_ns[row])),
-            f"{found.step_gpu_busy_ns[row] / max(steps.duration_ns[row], 1):.0%}",
-        )
-        for row in kept[:_STEP_ROWS].tolist()
-    ]
-    print_table(f"Steps ({steps.name})", ("step", "ms", "GPU busy ms", "busy"), rows)
-    if len(kept) > _STEP_ROWS:
-        print_paragraph(f"… and {len(kept) - _STEP_ROWS} more steps (--json has all)")
+    indexes = np.unique(steps.index[steps.kept])
+    headers, row_of = (_RANK_HEADERS, _row_of_ranks) if len(found.ranks) > 1 else (_STEP_HEADERS, _row_of_step)
+    columns = len(headers) if _has_gpu(found) else len(headers) - 2
+    rows = [row_of(found, np.flatnonzero(steps.kept & (steps.index == at)))[:columns] for at in indexes[:_STEP_ROWS]]
+    print_table(f"Steps ({steps.name})", headers[:columns], rows)
+    if len(indexes) > _STEP_ROWS:
+        print_paragraph(f"… and {len(indexes) - _STEP_ROWS} more steps (--json has all)")
     reasons: dict[str, list[str]] = {}
     for row, reason in enumerate(steps.dropped):
         if reason is not None:
@@ -98,58 +93,96 @@ def _print_steps(found: TraceAnalysis) -> None:
     for reason, dropped in reasons.items():
         more = f" and {len(dropped) - _TOP} more" if len(dropped) > _TOP else ""
         print_paragraph(f"Left out, {reason}: step {', '.join(dropped[:_TOP])}{more}")
-    if len(found.ranks) > 1 and found.slowest_rank is not None:
-        rows = [
-            (f"rank {r.rank}", f"{r.steps}", milliseconds(r.median_ns), milliseconds(r.gpu_busy_ns))
-            for r in found.ranks
-        ]
-        print_table("Ranks", ("rank", "steps", "median ms", "GPU busy ms"), rows)
-        fastest = min(r.median_ns for r in found.ranks)
-        spread = found.slowest_rank.median_ns - fastest
-        print_paragraph(f"Slowest: rank {found.slowest_rank.rank}, {milliseconds(spread)} ms behind the fastest.")
+    if found.slowest_rank is not None:
+        _print_ranks(found, found.slowest_rank)
     stdout_console().print()
+
+
+_STEP_HEADERS = ("step", "ms", "GPU busy ms", "busy")
+_RANK_HEADERS = ("step", "fastest ms", "slowest ms", "slowest rank", "GPU busy ms", "busy")
+
+
+def _row_of_step(found: TraceAnalysis, rows: Int64Array) -> tuple[str, ...]:
+    """One step of the only rank."""
+    row = int(rows[0])
+    duration, busy = float(found.steps.duration_ns[row]), float(found.step_gpu_busy_ns[row])
+    return (f"{found.steps.index[row]}", milliseconds(duration), milliseconds(busy), f"{busy / max(duration, 1):.0%}")
+
+
+def _row_of_ranks(found: TraceAnalysis, rows: Int64Array) -> tuple[str, ...]:
+    """One step of several ranks; GPU figures are those of the slowest."""
+    durations = found.steps.duration_ns[rows]
+    slowest = rows[int(np.argmax(durations))]
+    step, duration, busy, share = _row_of_step(found, rows[[int(np.argmax(durations))]])
+    return (step, milliseconds(float(durations.min())), duration, f"{found.steps.rank[slowest]}", busy, share)
+
+
+def _print_ranks(found: TraceAnalysis, slowest: RankSummary) -> None:
+    headers = ("rank", "steps", "median ms", "GPU busy ms")[: 4 if _has_gpu(found) else 3]
+    rows = [
+        (f"rank {r.rank}", f"{r.steps}", milliseconds(r.median_ns), milliseconds(r.gpu_busy_ns))[: len(headers)]
+        for r in found.ranks
+    ]
+    print_table("Ranks", headers, rows)
+    behind = slowest.median_ns - min(r.median_ns for r in found.ranks)
+    print_paragraph(f"Slowest: rank {slowest.rank}, {milliseconds(behind)} ms behind the fastest.")
+
+
+def _has_gpu(found: TraceAnalysis) -> bool:
+    return len(found.trace.operations) > 0
 
 
 def _print_ranges(found: TraceAnalysis) -> None:
     if found.steps.name is not None and found.per_step:
-        largest = sorted((p.median_ms for p in found.per_step), reverse=True)[:_TREE_ROWS]
-        shown = [p for p in found.per_step if p.median_ms >= largest[-1]][:_TREE_ROWS]
-        rows = [
-            (
-                f"{'  ' * p.depth}{p.name}",
-                f"{p.calls_per_step:.4g}",
-                milliseconds(p.median_ms * 1e6),
-                milliseconds(p.p90_ms * 1e6),
-                milliseconds(p.self_median_ms * 1e6),
-                milliseconds(p.gpu_median_ms * 1e6),
-            )
-            for p in shown
-        ]
-        headers = ("range", "calls", "median ms", "p90 ms", "self ms", "GPU ms")
-        print_table("A typical step", headers, rows)
-        _print_left_out(len(found.per_step) - len(shown))
+        _print_typical_step(found)
+    else:
+        _print_whole_capture(found)
+
+
+def _print_typical_step(found: TraceAnalysis) -> None:
+    least = sorted((p.median_ms for p in found.per_step), reverse=True)[:_TREE_ROWS][-1]
+    shown = [p for p in found.per_step if p.median_ms >= least][:_TREE_ROWS]
+    headers = ("range", "calls", "median ms", "p90 ms", "self ms", "GPU ms")
+    columns = len(headers) if _has_gpu(found) else len(headers) - 1
+    rows = [
+        (
+            f"{'  ' * p.depth}{p.name}",
+            f"{p.calls_per_step:.4g}",
+            milliseconds(p.median_ms * 1e6),
+            milliseconds(p.p90_ms * 1e6),
+            milliseconds(p.self_median_ms * 1e6),
+            milliseconds(p.gpu_median_ms * 1e6),
+        )[:columns]
+        for p in shown
+    ]
+    print_table("A typical step", headers[:columns], rows)
+    _print_left_out(len(found.per_step) - len(shown))
+
+
+def _print_whole_capture(found: TraceAnalysis) -> None:
+    if not found.ranges:
         return
-    largest_ns = sorted((r.total_ns for r in found.ranges), reverse=True)[:_TREE_ROWS]
-    chosen = [r for r in found.ranges if r.total_ns >= largest_ns[-1]][:_TREE_ROWS]
+    least = sorted((r.total_ns for r in found.ranges), reverse=True)[:_TREE_ROWS][-1]
+    shown = [r for r in found.ranges if r.total_ns >= least][:_TREE_ROWS]
+    headers = ("range", "calls", "total ms", "self ms", "GPU ms", "GPU ops", "h2d", "d2h", "sync ms")
     wide = stdout_console().width >= _WIDE
-    headers = ("range", "calls", "total ms", "self ms", "GPU ms", "GPU ops")
-    print_table(
-        "Ranges, whole capture",
-        (*headers, "h2d", "d2h", "sync ms") if wide else headers,
-        [
-            (
-                f"{'  ' * r.depth}{r.name}",
-                f"{r.calls:,}",
-                milliseconds(r.total_ns),
-                milliseconds(r.self_ns),
-                milliseconds(r.gpu_ns),
-                f"{r.gpu_ops:,}",
-                *((size(r.h2d_bytes), size(r.d2h_bytes), milliseconds(r.sync_ns)) if wide else ()),
-            )
-            for r in chosen
-        ],
-    )
-    _print_left_out(len(found.ranges) - len(chosen))
+    columns = 4 if not _has_gpu(found) else len(headers) if wide else 6
+    rows = [
+        (
+            f"{'  ' * r.depth}{r.name}",
+            f"{r.calls:,}",
+            milliseconds(r.total_ns),
+            milliseconds(r.self_ns),
+            milliseconds(r.gpu_ns),
+            f"{r.gpu_ops:,}",
+            size(r.h2d_bytes),
+            size(r.d2h_bytes),
+            milliseconds(r.sync_ns),
+        )[:columns]
+        for r in shown
+    ]
+    print_table("Ranges, whole capture", headers[:columns], rows)
+    _print_left_out(len(found.ranges) - len(shown))
 
 
 def _print_left_out(count: int) -> None:

@@ -69,11 +69,11 @@ class Finding:
 def rows_by_path(
     capture: Capture, ranges: Int64Array, ns: Int64Array, sizes: Int64Array | None = None
 ) -> tuple[EvidenceRow, ...]:
-    """Group by path: `ranges` holds the range of each piece of evidence (-1: none), `ns` and `sizes` its figures."""
-    tree = capture.tree
-    paths = np.full(len(ranges), len(tree.paths), dtype=np.int64)
-    paths[ranges != NONE] = tree.path_id[ranges[ranges != NONE]]
-    return _rows([*tree.paths.text, "(outside any range)"], paths, ns, sizes)
+    """Group by path from the step on. `ranges` holds the range of each piece of evidence (-1: none), `ns` its time."""
+    path_of, paths = capture.step_paths
+    chosen = np.full(len(ranges), len(paths), dtype=np.int64)
+    chosen[ranges != NONE] = path_of[ranges[ranges != NONE]]
+    return _rows([*paths.text, "(outside any range)"], chosen, ns, sizes)
 
 
 def rows_by_name(

@@ -41,7 +41,7 @@ def check(capture: Capture) -> list[Finding]:
         Finding(
             rule="rank_straggling",
             summary=f"rank {int(ranks[worst])} was the slowest in {share:.0%} of {steps} steps, by "
-            f"{milliseconds(per_step)} {capture.unit} before the next",
+            f"{milliseconds(per_step)} {capture.unit} over the next slowest",
             advice="compare that rank's ranges, clocks, temperature and data with another's: uneven batches, a slower "
             "or throttled GPU, or a neighbour on its cores",
             ns_per_step=per_step,
