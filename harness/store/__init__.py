@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.store.baselines import BaselineRecord, Baselines
 from harness.store.database import (
     BUSY_TIMEOUT_S,
     RangeRecord,
@@ -17,6 +18,8 @@ from harness.store.duels import DuelKind, DuelRangeRecord, DuelRecord, Duels, Du
 
 __all__ = [
     "BUSY_TIMEOUT_S",
+    "BaselineRecord",
+    "Baselines",
     "DuelKind",
     "DuelRangeRecord",
     "DuelRecord",

@@ -1,0 +1,56 @@
+"""The gate's answer for people: a table with one row a duel, the answer last, where an eye lands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.output import clean, print_json, stdout_console
+from harness.gating import GateResult, Judgement, Result
+from harness.gating.document import document
+from harness.metrics import milliseconds, percent
+
+STYLES = {Result.PASS: "bold green", Result.REGRESSION: "bold red", Result.UNDECIDED: "bold yellow"}
+MOST_RANGES = 3
+
+
+def print_gate(gate: GateResult, written: Sequence[Path], *, as_json: bool) -> None:
+    """Print one JSON document, or the table, what grew, the reports and the answer."""
+    if as_json:
+        print_json(document(gate))
+        return
+    console = stdout_console()
+    console.print(_table(gate.judgements), width=None if console.is_terminal else 200)
+    for judgement in gate.judgements:
+        for part in judgement.grown[:MOST_RANGES]:
+            _say(f"  {judgement.contest.name}: {part.path} +{milliseconds(part.delta_ns)} ms a step")
+    for path in written:
+        _say(f"wrote {path}", "dim")
+    _say(gate.line, STYLES.get(gate.result, "bold magenta"))
+
+
+def _table(judgements: Sequence[Judgement]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("duel", overflow="fold")
+    table.add_column("result", no_wrap=True)
+    for heading in ("change", "limit", "p (Holm)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for judgement in judgements:
+        ratio = None if judgement.comparison is None else judgement.comparison.verdict.ratio
+        table.add_row(
+            clean(judgement.contest.name),
+            Text(judgement.result, style=STYLES.get(judgement.result, "bold magenta")),
+            "" if ratio is None else f"{ratio - 1:+.1%}",
+            percent(judgement.contest.max_slowdown),
+            "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}",
+            clean(judgement.detail),
+        )
+    return table
+
+
+def _say(text: str, style: str = "") -> None:
+    stdout_console().print(Text(clean(text), style=style), soft_wrap=True)

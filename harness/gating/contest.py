@@ -1,0 +1,99 @@
+"""Runs the duels of a gate one after the other. One that fails is remembered; the others still get their say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.comparison import Comparison
+from harness.duel import DuelPlan, Progress, run_duel
+from harness.environment import Environment
+from harness.errors import StepduelError, UsageError
+from harness.gating.policy import Limits, Policy
+
+Against = Literal["base", "baseline"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """One duel of a gate: a scenario against the base, or against the pinned baseline that catches slow creep."""
+
+    scenario: str
+    against: Against
+    max_slowdown: float
+    max_memory_growth: float
+    plan: DuelPlan
+
+    @property
+    def name(self) -> str:
+        """What it is called in lists: the scenario, with the baseline named where that is the other side."""
+        return self.scenario if self.against == "base" else f"{self.scenario} (baseline)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a contest: a comparison, or the problem that kept it from one."""
+
+    contest: Contest
+    comparison: Comparison | None = None
+    problem: BaseException | None = None
+
+
+def max_slowdown(limits: Limits, against: Against) -> float:
+    """Return the limit on step time that a contest is held to."""
+    if against == "base":
+        return limits.max_slowdown
+    assert limits.max_creep is not None
+    return limits.max_creep
+
+
+def run_contests(
+    contests: Sequence[Contest],
+    progress: Progress,
+    *,
+    budget_s: float | None = None,
+    resume: bool = False,
+    started: Callable[[Contest], None] = lambda _: None,
+) -> list[Outcome]:
+    """Run every contest. What is left of the budget is shared evenly by those still to come.
+
+    Ctrl-C ends the one under way and leaves the others out; all outcomes are returned, so that reports can be written.
+    """
+    outcomes: list[Outcome] = []
+    deadline = None if budget_s is None else time.monotonic() + budget_s
+    interrupted: KeyboardInterrupt | None = None
+    for index, contest in enumerate(contests):
+        if interrupted is not None:
+            outcomes.append(Outcome(contest=contest, problem=interrupted))
+            continue
+        started(contest)
+        plan = contest.plan
+        if deadline is not None:
+            plan = replace(plan, budget_s=max(deadline - time.monotonic(), 1.0) / (len(contests) - index))
+        try:
+            outcomes.append(Outcome(contest=contest, comparison=run_duel(plan, progress, resume=resume)))
+        except KeyboardInterrupt as interrupt:
+            interrupted = KeyboardInterrupt("interrupted")
+            outcomes.append(Outcome(contest=contest, problem=interrupt))
+        except StepduelError as problem:
+            outcomes.append(Outcome(contest=contest, problem=problem))
+    return outcomes
+
+
+def check_machine(policy: Policy, environment: Environment) -> str | None:
+    """Return a remark where another machine judges than the policy names and that is allowed. UsageError if it is not.
+
+    Both sides of a duel always run on the same machine; what a slower or larger one cannot see is the question here.
+    """
+    machine = environment.machine
+    if not policy.machines or machine in policy.machines:
+        return None
+    seen = f"this machine is {machine} ({environment.cpu_model}, {environment.usable_cores} cores)"
+    if policy.allow_machine_mismatch:
+        return f"{seen}, not one of {', '.join(policy.machines)}; allowed by the policy"
+    raise UsageError(
+        f"{policy.source}: {seen}, expected one of {', '.join(policy.machines)}: "
+        "run the gate there, add this machine, or set allow_machine_mismatch = true"
+    )

@@ -1,0 +1,183 @@
+"""One decision over all duels of a gate. Pure: what the duels said in, results and exit code out.
+
+A regression is a slowdown of at least the limit that is significant after Holm's correction over all duels, or peak
+memory beyond its limit. A pass needs evidence of its own: the upper bound of the step-time ratio lies below the limit.
+Whatever could not be measured is neither, and what is neither fails, except that a policy may let `undecided` pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from harness.comparison import Comparison, RangePart
+from harness.errors import LaunchError
+from harness.gate import Reason, State
+from harness.gating.contest import Contest, Outcome
+from harness.gating.policy import Policy
+from harness.metrics import bytes_text, percent
+from harness.stats.multiple import holm
+from harness.stats.paired import memory_change
+
+
+class Result(StrEnum):
+    """What one duel means for the gate."""
+
+    PASS = "pass"
+    REGRESSION = "regression"
+    UNDECIDED = "undecided"
+    INVALID = "invalid"
+    FAILED = "failed"
+    """A launch failed."""
+    ERROR = "error"
+    """The duel could not be started: the request or the environment does not fit."""
+    INTERRUPTED = "interrupted"
+
+
+EXIT_CODES: Final = {
+    Result.PASS: 0,
+    Result.REGRESSION: 1,
+    Result.ERROR: 2,
+    Result.UNDECIDED: 3,
+    Result.INVALID: 3,
+    Result.FAILED: 4,
+    Result.INTERRUPTED: 130,
+}
+_WORST_FIRST: Final = (
+    Result.INTERRUPTED,
+    Result.REGRESSION,
+    Result.FAILED,
+    Result.ERROR,
+    Result.INVALID,
+    Result.UNDECIDED,
+    Result.PASS,
+)
+"""Of several results the gate ends with the first of these. A regression that was shown stays one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """One duel of the gate, what it means, and why in a line for people."""
+
+    contest: Contest
+    comparison: Comparison | None
+    result: Result
+    counts: bool
+    """Whether `result` counts against the head; false for a pass, and for `undecided` where the policy lets it pass."""
+    detail: str
+    adjusted_p: float | None
+    """Holm's p-value of "head is slower" over all duels of the gate; None where there was no test."""
+    grown: tuple[RangePart, ...] = ()
+    """Ranges that became significantly slower, the largest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """The gate's answer."""
+
+    policy: Policy
+    judgements: tuple[Judgement, ...]
+
+    @property
+    def result(self) -> Result:
+        """The worst result that counts; `pass` if none does."""
+        counting = {judgement.result for judgement in self.judgements if judgement.counts}
+        return next((result for result in _WORST_FIRST if result in counting), Result.PASS)
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, 130 interrupted."""
+        return EXIT_CODES[self.result]
+
+    @property
+    def line(self) -> str:
+        """The answer in one line: `REGRESSION: 1 of 2 duels (smoke)`."""
+        named = [judgement.contest.name for judgement in self.judgements if judgement.result is self.result]
+        whole = len(self.judgements)
+        if self.result is Result.PASS:
+            open_ = whole - len(named)
+            return f"PASS: {len(named)} of {whole} within their limits" + (
+                f", {open_} undecided, which the policy lets pass" if open_ else ""
+            )
+        return f"{self.result.upper()}: {len(named)} of {whole} ({', '.join(named)})"
+
+
+def judge(outcomes: Sequence[Outcome], policy: Policy) -> GateResult:
+    """Return what the outcomes of all duels of a gate mean under its policy."""
+    adjusted = holm([_p_slower(outcome.comparison) for outcome in outcomes])
+    return GateResult(
+        policy=policy,
+        judgements=tuple(_judgement(outcome, float(p), policy) for outcome, p in zip(outcomes, adjusted, strict=True)),
+    )
+
+
+def _p_slower(comparison: Comparison | None) -> float:
+    """One-sided p-value of "head is slower"; NaN, which counts as a test without evidence, where there is none."""
+    if comparison is None or comparison.verdict.p is None or comparison.verdict.ratio is None:
+        return math.nan
+    return comparison.verdict.p if comparison.verdict.ratio > 1 else 1.0
+
+
+def _judgement(outcome: Outcome, adjusted_p: float, policy: Policy) -> Judgement:
+    contest, comparison = outcome.contest, outcome.comparison
+    if outcome.problem is not None or comparison is None:
+        result = _of_problem(outcome.problem)
+        detail = str(outcome.problem) or "interrupted"
+        return Judgement(
+            contest=contest, comparison=comparison, result=result, counts=True, detail=detail, adjusted_p=None
+        )
+    result, detail = _decided(contest, comparison, adjusted_p, policy)
+    tested = comparison.verdict.p is not None
+    grown = [part for part in comparison.ranges if part.significant and part.delta_ns > 0]
+    return Judgement(
+        contest=contest,
+        comparison=comparison,
+        result=result,
+        counts=result is not Result.PASS and not (result is Result.UNDECIDED and policy.undecided == "pass"),
+        detail=detail,
+        adjusted_p=adjusted_p if tested else None,
+        grown=tuple(sorted(grown, key=lambda part: -part.delta_ns)),
+    )
+
+
+def _of_problem(problem: BaseException | None) -> Result:
+    if isinstance(problem, LaunchError):
+        return Result.FAILED
+    return Result.INTERRUPTED if isinstance(problem, KeyboardInterrupt) else Result.ERROR
+
+
+def _decided(contest: Contest, comparison: Comparison, adjusted_p: float, policy: Policy) -> tuple[Result, str]:
+    verdict = comparison.verdict
+    if verdict.state is State.INVALID:
+        return Result.INVALID, f"{verdict.reason.value}: {verdict.detail}"
+    memory = _memory_problem(contest, comparison)
+    if memory is not None:
+        return Result.REGRESSION, memory
+    last = verdict.looks[-1] if verdict.looks else None
+    if last is None or verdict.ratio is None:
+        return Result.UNDECIDED, verdict.next_step or "too few launch pairs for a first look"
+    if last.mean >= last.smallest_effect and adjusted_p <= policy.alpha:
+        return Result.REGRESSION, f"{verdict.ratio - 1:+.1%}, limit {percent(contest.max_slowdown)}"
+    # The rule's own `same` and `faster` are passes; so is a head that is surely not slower, whatever else it may be.
+    if verdict.state in (State.SAME, State.FASTER) or last.pass_high < last.margin:
+        return Result.PASS, f"at most {math.expm1(last.pass_high):+.1%}, limit {percent(contest.max_slowdown)}"
+    if verdict.reason is Reason.MORE_PAIRS:
+        return Result.UNDECIDED, f"time ran out: {verdict.next_step}"
+    return Result.UNDECIDED, verdict.next_step or "significant alone, but not among so many duels"
+
+
+def _memory_problem(contest: Contest, comparison: Comparison) -> str | None:
+    memory = comparison.memory
+    if memory is None:
+        return None
+    growth = contest.max_memory_growth
+    change = memory_change(memory.base_peak_bytes, memory.head_peak_bytes, max_growth=growth)
+    if not change.exceeded:
+        return None
+    return (
+        f"peak memory {bytes_text(change.base_peak_bytes)} to {bytes_text(change.head_peak_bytes)}, "
+        f"limit {bytes_text(change.limit_bytes)} (+{percent(growth)})"
+    )

@@ -1,0 +1,127 @@
+"""The gate as Markdown, for a job's summary or a comment on a pull request.
+
+Names (branches, ranges, scenarios) and messages of engines are untrusted: they appear in code spans only, where no
+markup, link or mention has a meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from harness.comparison import Comparison
+from harness.gating.decision import GateResult, Judgement, Result
+from harness.metrics import bytes_text, milliseconds, percent
+from harness.names import PATH_SEPARATOR, STEP
+from harness.visible import shortened
+
+MARKER: Final = "<!-- stepduel gate -->"
+"""First line: tells a comment of the gate from others, so that it can be replaced instead of repeated."""
+MOST_RANGES: Final = 8
+_MARKS: Final = {Result.PASS: "✅", Result.REGRESSION: "❌", Result.UNDECIDED: "❔"}
+
+
+def markdown(gate: GateResult, pages: Mapping[str, str]) -> str:
+    """Return the gate's answer. `pages` names the HTML report of each duel, by the duel's id."""
+    lines = [MARKER, f"## Stepduel gate: {_mark(gate.result)} {gate.result}", "", f"{code(gate.line)}", ""]
+    lines += [
+        "| scenario | result | step time | change | limit | p (Holm) | peak memory |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    lines += [f"| {' | '.join(_row(judgement))} |" for judgement in gate.judgements]
+    for judgement in gate.judgements:
+        lines += ["", *_details(judgement, pages)]
+    return "\n".join([*lines, ""])
+
+
+def code(text: str, width: int = 300) -> str:
+    """Return text as one code span that also stands in a table."""
+    shown = shortened(" ".join(text.split()), width) or " "
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{pad}{shown}{pad}{fence}".replace("|", "\\|")
+
+
+def _mark(result: Result) -> str:
+    return _MARKS.get(result, "⚠️")
+
+
+def _row(judgement: Judgement) -> Iterable[str]:
+    comparison, contest = judgement.comparison, judgement.contest
+    yield code(contest.name)
+    yield f"{_mark(judgement.result)} {judgement.result}" + _allowed(judgement)
+    yield "" if comparison is None else _step_time(comparison)
+    yield "" if comparison is None or comparison.verdict.ratio is None else _change(comparison)
+    yield percent(contest.max_slowdown)
+    yield "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}"
+    yield "" if comparison is None else _memory(comparison)
+
+
+def _allowed(judgement: Judgement) -> str:
+    return " (the policy lets it pass)" if judgement.result is not Result.PASS and not judgement.counts else ""
+
+
+def _step_time(comparison: Comparison) -> str:
+    base, head = comparison.base.step_ns, comparison.head.step_ns
+    return "" if base is None or head is None else f"{milliseconds(base)} → {milliseconds(head)} ms"
+
+
+def _change(comparison: Comparison) -> str:
+    verdict = comparison.verdict
+    assert verdict.ratio is not None
+    if verdict.ci is None:
+        return f"{verdict.ratio - 1:+.1%}"
+    return f"{verdict.ratio - 1:+.1%} [{verdict.ci[0] - 1:+.1%}, {verdict.ci[1] - 1:+.1%}]"
+
+
+def _memory(comparison: Comparison) -> str:
+    memory = comparison.memory
+    return "" if memory is None else f"{bytes_text(memory.base_peak_bytes)} → {bytes_text(memory.head_peak_bytes)}"
+
+
+def _details(judgement: Judgement, pages: Mapping[str, str]) -> Iterable[str]:
+    comparison = judgement.comparison
+    yield f"### {code(judgement.contest.name)}: {judgement.result}"
+    yield ""
+    yield code(judgement.detail, 600)
+    if comparison is None:
+        return
+    yield ""
+    yield f"base {code(comparison.base.label)}, head {code(comparison.head.label)}  "
+    yield code(comparison.verdict.line)
+    yield from _ranges(comparison)
+    yield ""
+    yield _work(comparison)
+    yield f"Report: {code(pages[comparison.duel.id])} in the reports folder; duel {code(comparison.duel.id)}."
+
+
+def _ranges(comparison: Comparison) -> Iterable[str]:
+    """What moved: the significant ranges, those that cost most first."""
+    moved = [part for part in comparison.ranges if part.significant and part.delta_ns]
+    if not moved:
+        return
+    yield ""
+    yield "| range (self time) | base ms | head ms | Δ ms | 95 % interval |"
+    yield "|---|--:|--:|--:|--:|"
+    for part in moved[:MOST_RANGES]:
+        interval = "" if part.ci_ns is None else f"[{_signed(part.ci_ns[0])}, {_signed(part.ci_ns[1])}]"
+        name = code(part.path.removeprefix(f"{STEP}{PATH_SEPARATOR}"), 120)
+        figures = f"{milliseconds(part.base_ns)} | {milliseconds(part.head_ns)} | {_signed(part.delta_ns)}"
+        yield f"| {name} | {figures} | {interval} |"
+    if len(moved) > MOST_RANGES:
+        rest = sum(part.delta_ns for part in moved[MOST_RANGES:])
+        yield f"| {len(moved) - MOST_RANGES} others | | | {_signed(rest)} | |"
+
+
+def _work(comparison: Comparison) -> str:
+    work = comparison.same_work
+    if work.parting is not None:
+        return f"**Not the same work**: {code(work.parting.detail)}."
+    if not work.steps_compared:
+        return "Same work: the engine reports no losses to compare."
+    return f"Same work: losses agree over {work.steps_compared} steps (tolerance {work.tolerance:g})."
+
+
+def _signed(ns: float) -> str:
+    return f"{'-' if ns < 0 else '+'}{milliseconds(abs(ns))}"

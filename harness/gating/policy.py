@@ -1,0 +1,265 @@
+"""Reads what a project demands: `[tool.stepduel.gate]` of pyproject.toml, or `[gate]` of stepduel.toml.
+
+    [tool.stepduel.gate]
+    scenarios = ["fsdp2_lora_no_offload", "smoke"]
+    max_slowdown = "5%"
+    budget = "15m"
+
+    [tool.stepduel.gate.scenario.smoke]
+    max_slowdown = "10%"
+
+A policy is strict: a key that is misspelt would otherwise be a limit that nobody holds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeGuard
+
+from harness.errors import UsageError, closest
+
+PYPROJECT: Final = "pyproject.toml"
+OWN_FILE: Final = "stepduel.toml"
+
+Undecided = Literal["fail", "pass"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a scenario may lose. Shares are fractions; a head that is faster, or within its limits, passes."""
+
+    max_slowdown: float = 0.05
+    """Step time: a significant slowdown of at least this share is a regression."""
+    min_abs_ms: float = 0.0
+    """The same as a time: slowdowns of less than so many ms of a step are none."""
+    max_memory_growth: float = 0.05
+    """Peak memory: growth beyond this share is a regression, from 1 MiB on."""
+    max_creep: float | None = None
+    """Step time against the pinned baseline (`stepduel baseline set`), duelled as well; None for no such duel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What the gate demands, and of which scenarios. `source` is the file it was read from."""
+
+    source: str
+    scenarios: tuple[str, ...]
+    limits: Mapping[str, Limits]
+    """By scenario, every one of them."""
+    base: str | None = None
+    """Revision to hold the code against; None for where the branch left the main branch."""
+    pairs: int = 10
+    """Most launch pairs of one duel."""
+    steps: int | None = None
+    """Measured steps of a launch; None lets each duel choose from what they cost."""
+    budget_s: float | None = None
+    """Time for all duels together; None for no bound."""
+    alpha: float = 0.01
+    """Chance of calling any scenario slower although none is."""
+    undecided: Undecided = "fail"
+    """What a scenario counts as that could not be decided."""
+    machines: tuple[str, ...] = ()
+    """Fingerprints of the machines that may judge; empty for any."""
+    allow_machine_mismatch: bool = False
+    """Judge on other machines as well, and say so."""
+
+
+class _WrongError(Exception):
+    """A value that a key does not take; the text says what it takes."""
+
+
+def share(value: object) -> float:
+    """Return `0.05` or `"5%"` as a fraction above 0."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", value.strip())):
+        value = float(found[1]) / 100
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise _WrongError('a share above 0, such as 0.05 or "5%"')
+    return float(value)
+
+
+def seconds(value: object) -> float:
+    """Return `90`, `"90s"`, `"10m"` or `"1h"` in seconds."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", value.strip())):
+        value = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise _WrongError('a time above 0, such as 90 (seconds), "10m" or "1h"')
+    return float(value)
+
+
+def _alpha(value: object) -> float:
+    if not _is_number(value) or not 0 < value < 0.5:
+        raise _WrongError("a number above 0 and below 0.5, such as 0.01")
+    return float(value)
+
+
+def milliseconds(value: object) -> float:
+    """Return `5` or `"5ms"` as milliseconds, as `--min-abs` of compare takes them."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*ms", value.strip())):
+        value = float(found[1])
+    if not _is_number(value) or not 0 <= value < math.inf:
+        raise _WrongError('milliseconds of at least 0, such as 5 or "5ms"')
+    return float(value)
+
+
+def _count(at_least: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+            raise _WrongError(f"an integer of at least {at_least}")
+        return value
+
+    return read
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
+        raise _WrongError('a list of names, such as ["smoke"]')
+    if len(set(value)) != len(value):
+        raise _WrongError("each name once")
+    return tuple(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _WrongError('a git revision, such as "origin/main"')
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongError("true or false")
+    return value
+
+
+def _undecided(value: object) -> Undecided:
+    if value == "fail" or value == "pass":
+        return value
+    raise _WrongError(f"'fail' or 'pass'.{closest(str(value), ('fail', 'pass'))}")
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# key in the file: (field, what reads it)
+_LIMITS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "max_slowdown": ("max_slowdown", share),
+    "min_abs": ("min_abs_ms", milliseconds),
+    "max_memory_growth": ("max_memory_growth", share),
+    "max_creep": ("max_creep", share),
+}
+_POLICY: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "scenarios": ("scenarios", _texts),
+    "base": ("base", _text),
+    "pairs": ("pairs", _count(2)),
+    "steps": ("steps", _count(2)),
+    "budget": ("budget_s", seconds),
+    "alpha": ("alpha", _alpha),
+    "undecided": ("undecided", _undecided),
+    "machines": ("machines", _texts),
+    "allow_machine_mismatch": ("allow_machine_mismatch", _flag),
+}
+_SCENARIO_TABLES: Final = "scenario"
+
+
+def find_policy(folder: Path) -> Path:
+    """Return the file that holds the policy: in `folder` or the nearest folder above it, up to a repository's root.
+
+    UsageError where there is none.
+    """
+    for place in (folder, *folder.parents):
+        for name in (OWN_FILE, PYPROJECT):
+            if (place / name).is_file() and _table(_document(place / name), place / name) is not None:
+                return place / name
+        if (place / ".git").exists():
+            break
+    raise UsageError(
+        f"no gate policy in {folder}: expected [tool.stepduel.gate] in {PYPROJECT}, or [gate] in {OWN_FILE}, "
+        'with at least scenarios = ["…"]'
+    )
+
+
+def read_policy(path: Path) -> Policy:
+    """Return the policy of a file. UsageError names the file, the key, what is allowed and the nearest known name."""
+    table = _table(_document(path), path)
+    if table is None:
+        raise UsageError(f"{path}: no [tool.stepduel.gate] table (in {OWN_FILE} also [gate])")
+    values, common, own = {}, {}, {}
+    for key, value in table.items():
+        if key in _POLICY:
+            name, reader = _POLICY[key]
+            values[name] = _read(path, key, value, reader)
+        elif key in _LIMITS:
+            name, reader = _LIMITS[key]
+            common[name] = _read(path, key, value, reader)
+        elif key == _SCENARIO_TABLES and isinstance(value, dict):
+            own = {name: _limits(path, name, item) for name, item in value.items()}
+        else:
+            allowed = [*_POLICY, *_LIMITS, _SCENARIO_TABLES]
+            raise UsageError(
+                f"{path}: [tool.stepduel.gate] has no key {key!r}.{closest(key, allowed)} Allowed: {', '.join(allowed)}"
+            )
+    if "scenarios" not in values:
+        raise UsageError(f'{path}: scenarios is missing: expected a list of names, such as ["smoke"]')
+    for name in own:
+        if name not in values["scenarios"]:
+            raise UsageError(
+                f"{path}: limits for {name!r}, which is not in scenarios.{closest(name, values['scenarios'])}"
+            )
+    limits = {name: Limits(**{**common, **own.get(name, {})}) for name in values["scenarios"]}
+    return Policy(source=str(path), limits=limits, **values)
+
+
+def _limits(path: Path, scenario: str, table: object) -> dict[str, Any]:
+    where = f"{_SCENARIO_TABLES}.{scenario}"
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: {where} = {table!r}: expected a table of limits")
+    values = {}
+    for key, value in table.items():
+        if key not in _LIMITS:
+            raise UsageError(
+                f"{path}: [{where}] has no key {key!r}.{closest(key, _LIMITS)} Allowed: {', '.join(_LIMITS)}"
+            )
+        name, reader = _LIMITS[key]
+        values[name] = _read(path, f"{where}.{key}", value, reader)
+    return values
+
+
+def _read(path: Path, key: str, value: object, reader: Callable[[Any], Any]) -> Any:
+    try:
+        return reader(value)
+    except _WrongError as wrong:
+        shown = repr(value)
+        raise UsageError(
+            f"{path}: {key} = {shown if len(shown) <= 60 else shown[:57] + '...'}: expected {wrong}"
+        ) from None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read as a TOML file: {error}") from error
+
+
+def _table(document: Mapping[str, Any], path: Path) -> dict[str, Any] | None:
+    """The policy's table, wherever the file keeps it; None where it has none."""
+    keys = (("tool", "stepduel", "gate"), ("gate",)) if path.name != PYPROJECT else (("tool", "stepduel", "gate"),)
+    found = [table for table in (_at(document, key) for key in keys) if table is not None]
+    if len(found) > 1:
+        raise UsageError(f"{path}: both [gate] and [tool.stepduel.gate]: keep one")
+    if found and not isinstance(found[0], dict):
+        raise UsageError(f"{path}: gate = {found[0]!r}: expected a table")
+    return found[0] if found else None
+
+
+def _at(document: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
