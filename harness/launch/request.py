@@ -100,14 +100,17 @@ class LaunchRequest:
         ]  # fmt: skip
 
     def environment(self) -> dict[str, str]:
-        """The environment of the whole tree. Ranks share this machine's cores unless the user said how many threads."""
+        """The environment of the whole tree. A rank computes in one thread unless the user said how many.
+
+        OpenMP threads wait for one another by spinning. Where another process has one of their cores, each small
+        matrix product then takes a scheduler's slice: a step of 1 s became one of 20 s on two busy cores.
+        """
         env = {
             name: value
             for name, value in os.environ.items()
             if name not in _NOT_INHERITED and not name.startswith(_PREFIXES_NOT_INHERITED)
         }
-        cores = len(os.sched_getaffinity(0))
-        env.setdefault("OMP_NUM_THREADS", str(max(1, cores // self.ranks)))
+        env.setdefault("OMP_NUM_THREADS", "1")
         if any(name == "lo" for _, name in socket.if_nameindex()):
             env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # one node: needs no resolvable host name, and stays private
         return {**env, **self.env}
