@@ -25,7 +25,7 @@ WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
 MIN_STEPS: Final = 10
 MAX_STEPS: Final = 100
-FIRST_LOOK_S: Final = 80.0
+FIRST_LOOK_S: Final = 50.0
 """The first look should come by then; long steps are measured at least `MIN_STEPS` times all the same."""
 
 

@@ -53,7 +53,7 @@ def test_against_a_plain_loop(base: list[float], allowed: float, shuffled: rando
 
 
 def test_the_first_parting_is_that_of_the_earliest_launch_pair() -> None:
-    rows = both([1.0, 2.0], [1.0, 2.5]) + [step("base", 0, 1.0, pair=2), step("head", 0, 1.5, pair=2)]
+    rows = [*both([1.0, 2.0], [1.0, 2.5]), step("base", 0, 1.0, pair=2), step("head", 0, 1.5, pair=2)]
     found = same_work(reversed(rows), 0.0)
     assert found.parting is not None
     assert (found.parting.pair, found.parting.step, found.parting.head_loss) == (1, 1, 2.5)

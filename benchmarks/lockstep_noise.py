@@ -1,0 +1,119 @@
+"""How much ln(head/base) scatters for the same code on both sides, by the order of steps.
+
+    python benchmarks/lockstep_noise.py --reports reports/lockstep_noise --pairs 12 --steps 100
+
+Each launch pair runs all orders one after the other, in an order drawn by lot: `after` steps one side to the end and
+then the other, `blocks` alternates every 25 steps, `lockstep` every step by a coin. So all of them meet the same
+launches and the same hour. Once as the machine is and once with one core kept busy. Goes on from its own results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median, stdev
+
+from records import CONDITIONS, Records, condition
+
+from harness.duel import DuelSide
+from harness.duel.launches import launch_request
+from harness.duel.lockstep import Pace
+from harness.launch import Launch
+from harness.scenario import Scenario, load_scenario
+from harness.store import SideName
+from harness.subject import working_tree
+
+SIDES: tuple[SideName, SideName] = ("base", "head")
+BLOCK = 25
+ORDERS = ("after", "blocks", "lockstep")
+
+
+def schedule(order: str, steps: int, lot: random.Random) -> list[SideName]:
+    """Return whose turn it is, `steps` times a side."""
+    first, second = lot.sample(SIDES, 2)
+    if order == "after":
+        return [first] * steps + [second] * steps
+    if order == "blocks":
+        turns: list[SideName] = []
+        for begin in range(0, steps, BLOCK):
+            turns += [first] * min(BLOCK, steps - begin) + [second] * min(BLOCK, steps - begin)
+        return turns
+    return [side for _ in range(steps) for side in lot.sample(SIDES, 2)]
+
+
+def measure_pair(scenario: Scenario, pair: int, steps: int, folder: Path) -> dict[str, dict[SideName, list[int]]]:
+    """Start both sides and return the step times (ns, slowest rank) of each order and side."""
+    subject = working_tree(scenario.factory, Path.cwd())
+    lot = random.Random(pair)
+    env = {"PYTHONHASHSEED": str(lot.getrandbits(31))}
+    pace = Pace(warmup_steps=5, steps=len(ORDERS) * steps)
+    found: dict[str, dict[SideName, list[int]]] = {}
+    with ExitStack() as stack:
+        launches: dict[SideName, Launch] = {}
+        for name in SIDES:
+            side = DuelSide(name=name, subject=subject, scenario=scenario, collector="recorder")
+            launches[name] = stack.enter_context(Launch(launch_request(side, folder / name, pace, env)))
+        for launch in launches.values():
+            launch.wait_ready()
+        for side_name in pace.warmup_steps * SIDES:
+            launches[side_name].step()
+        for order in lot.sample(ORDERS, len(ORDERS)):
+            times: dict[SideName, list[int]] = {"base": [], "head": []}
+            for turn in schedule(order, steps, lot):
+                times[turn].append(launches[turn].step().duration_ns)
+            found[order] = times
+        for launch in launches.values():
+            launch.stop()
+    return found
+
+
+def log_ratio(base_ns: Sequence[int], head_ns: Sequence[int]) -> float:
+    """Return the median over step pairs of ln(head/base), as a duel takes it."""
+    return median(math.log(head / base) for base, head in zip(base_ns, head_ns, strict=True))
+
+
+def print_table(records: Records) -> None:
+    """Print the standard deviation over launch pairs, by condition and order."""
+    print("| machine | order | launch pairs | sd of ln(head/base) | against blocks |")
+    print("| --- | --- | --- | --- | --- |")
+    for name in CONDITIONS:
+        spread = {}
+        for order in ORDERS:
+            ratios = [log_ratio(row["base_ns"], row["head_ns"]) for row in records.where(condition=name, order=order)]
+            if len(ratios) > 1:
+                spread[order] = stdev(ratios), len(ratios)
+        for order, (deviation, count) in spread.items():
+            against = f"{deviation / spread['blocks'][0]:.2f}" if "blocks" in spread else ""
+            print(f"| {name} | {order} | {count} | {deviation:.2%} | {against} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", default="smoke")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key")
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=100, help="steps a side and order")
+    parser.add_argument("--reports", type=Path, default=Path("reports/lockstep_noise"))
+    given = parser.parse_args()
+    scenario = load_scenario(given.scenario, given.set)
+    records = Records(given.reports / f"{scenario.name}-{scenario.hash}-{given.steps}.jsonl")
+    for name in CONDITIONS:
+        with condition(name):
+            for pair in range(given.pairs):
+                if records.where(condition=name, pair=pair):
+                    continue
+                with tempfile.TemporaryDirectory() as folder:
+                    found = measure_pair(scenario, pair, given.steps, Path(folder))
+                for order, times in found.items():
+                    records.add(condition=name, pair=pair, order=order, base_ns=times["base"], head_ns=times["head"])
+                print(f"{name}: launch pair {pair + 1} of {given.pairs}", flush=True)
+    print_table(records)
+
+
+if __name__ == "__main__":
+    main()
