@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trace_files import training
 
+from harness.cli.__main__ import run
 from harness.errors import TraceError, UsageError
 from harness.trace.scrub import scrub
 
@@ -155,3 +158,28 @@ def test_real_exports_lose_their_user_host_and_paths(export: Path, tmp_path: Pat
     for (table,) in rows(export, tables):
         count = f'SELECT count(*) FROM "{table}"'
         assert rows(target, count) == rows(export, count)
+
+
+def test_analyze_says_the_same_of_a_scrubbed_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, scrubbed = training(tmp_path / "t.sqlite", ranks=2), tmp_path / "scrubbed.sqlite"
+    documents = []
+    assert run(["scrub", str(trace), str(scrubbed)]) == 0
+    assert "renamed 0 names" in capsys.readouterr().out
+    for path in (trace, scrubbed):
+        assert run(["analyze", str(path), "--json"]) == 0
+        documents.append(json.loads(capsys.readouterr().out))
+    assert documents[0] == documents[1]
+    assert run(["scrub", str(trace), str(scrubbed)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_machines_of_one_job_stay_apart_without_their_names(tmp_path: Path) -> None:
+    hosts = []
+    for host in ("node1.example.org", "node2.example.org", "node1.example.org"):
+        script = PRIVATE.replace("'Hostname', 619, 'SECRET_HOST'", f"'Hostname', 619, '{host}'")
+        source = make_export(tmp_path / f"{len(hosts)}.sqlite", script)
+        target = tmp_path / f"{len(hosts)}-scrubbed.sqlite"
+        scrub(source, target)
+        assert host.encode() not in target.read_bytes()
+        hosts += rows(target, "SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'")
+    assert hosts[0] == hosts[2] != hosts[1]

@@ -12,6 +12,7 @@ is kept; the trace begins at 0.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import io
 import json
@@ -217,14 +218,16 @@ class _Writer:
         label = f"GPU {device} stream {stream}" + (f" lane {lane + 1}" if lane else "")
         return self._tracks.extra(global_pid, label, 30)
 
-    @property
+    @functools.cached_property
     def _lanes(self) -> Int64Array:
         operations = self._trace.operations
         lanes = np.zeros(len(operations), dtype=np.int64)
-        keys = np.stack((operations.global_pid, operations.device_id, operations.stream_id))
-        _, stream = np.unique(keys, axis=1, return_inverse=True)
+        stream = np.zeros(len(operations), dtype=np.int64)
+        for column in (operations.global_pid, operations.device_id, operations.stream_id):
+            known, position = np.unique(column, return_inverse=True)
+            stream = stream * len(known) + position.reshape(-1)
         for one in np.unique(stream).tolist():
-            own = np.flatnonzero(stream.reshape(-1) == one)
+            own = np.flatnonzero(stream == one)
             lanes[own] = lanes_of(operations.start_ns[own], operations.end_ns[own])
         return lanes
 

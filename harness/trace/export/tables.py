@@ -36,7 +36,7 @@ def _ranges(trace: Trace, tree: RangeTree) -> pa.Table:
             "name": _text(trace.strings, ranges.name_id),
             "path": _text(tree.paths.text, tree.path_id),
             "domain": _text(trace.strings, ranges.domain_id),
-            "payload": pa.array(ranges.payload, from_pandas=True),
+            "payload": pa.array(ranges.payload, mask=np.isnan(ranges.payload)),
             "push_pop": ranges.push_pop,
             "closed": ranges.closed,
         }
@@ -50,7 +50,7 @@ def _marks(trace: Trace, tree: RangeTree) -> pa.Table:  # noqa: ARG001 - every t
             **_thread(trace, marks.global_tid),
             "time_ns": marks.time_ns,
             "name": _text(trace.strings, marks.name_id),
-            "payload": pa.array(marks.payload, from_pandas=True),
+            "payload": pa.array(marks.payload, mask=np.isnan(marks.payload)),
         }
     )
 
