@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
 from rich.text import Text
 
 from harness import names
-from harness.analysis.steps import PathSummary
-from harness.bench import BenchResult, Progress, run_bench
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
 from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
 from harness.scenario import load_scenario
 from harness.subject import working_tree
+
+if TYPE_CHECKING:
+    from harness.analysis.steps import PathSummary
+    from harness.bench import BenchResult, Progress
 
 BAR_WIDTH = 20
 WIDE = 110
@@ -59,6 +63,8 @@ def bench(
     given = {"run.ranks": ranks, "run.steps": steps}
     scenario = load_scenario(name, [*overrides, *(f"{key}={value}" for key, value in given.items() if value)])
     subject = working_tree(scenario.factory, Path.cwd())
+    from harness.bench import run_bench  # numpy and the trace reader with it: a mistyped name need not wait for them
+
     with _progress(scenario.name, scenario.run.warmup_steps + scenario.run.steps) as progress:
         result = run_bench(scenario, subject, collector=collector, reports=reports, progress=progress)
     if as_json:
@@ -107,7 +113,7 @@ def _print(result: BenchResult) -> None:
         f"collector {result.run.collector}: {result.collector_reason}",
         _code_line(result),
     ):
-        console.print(Text(clean(line), style="dim"), soft_wrap=True)
+        console.print(Text(clean(line), style="dim"))
     console.print()
     if result.run.status == "failed":
         _print_failure(result)
@@ -185,13 +191,15 @@ def _summary(result: BenchResult) -> list[tuple[str, str]]:
     if result.run.logs is not None:
         lines.append(("logs", str(result.reports / result.run.logs)))
     lines.append(("database", f"{result.reports / 'results.db'}, run {result.run.id}"))
-    lines.append(("next", _next_command(result)))
+    lines += zip(("next", ""), _next_commands(result), strict=False)
     return lines
 
 
-def _next_command(result: BenchResult) -> str:
+def _next_commands(result: BenchResult) -> list[str]:
+    scenario = shlex.quote(result.run.scenario)
     if result.run.status == "failed":
-        return f"less {result.reports / (result.run.logs or '')}/rank0.log"
+        return [f"less {shlex.quote(str(result.reports / (result.run.logs or '')))}/rank0.log"]
     if result.trace is None:
-        return f"stepduel bench {result.run.scenario} --collector recorder"
-    return f"stepduel compare {result.run.scenario} HEAD~1    (is this commit slower than the one before?)"
+        return [f"stepduel bench {scenario} --collector recorder"]
+    compare = [f"stepduel compare {scenario} HEAD~1"] if result.run.revision else []
+    return [f"stepduel analyze {shlex.quote(str(result.trace))}", *compare]
