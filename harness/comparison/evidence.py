@@ -34,15 +34,13 @@ _ORDER: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class TreeRange:
-    """One range path of a step. Siblings follow each other from their parent's start on; repeated calls are one."""
+    """All calls of one range path within a step, or within a typical step."""
 
     path: str
     name: str
     depth: int
-    start_ns: int
-    """From the step's start, in a layout without gaps: the parent's self time comes last."""
-    total_ns: int
-    self_ns: int
+    total_ns: float
+    self_ns: float
     calls: float
 
 
@@ -100,7 +98,7 @@ def median_step(steps: Iterable[DuelStepRecord], side: SideName) -> DuelStepReco
 
 
 def tree_of(ranges: Iterable[DuelRangeRecord], step: DuelStepRecord, order: Sequence[str] = ()) -> StepTree:
-    """Lay out the ranges of one step. Siblings follow `order`, then the worker's order, then the alphabet."""
+    """Return the ranges of one step, depth first. Siblings follow `order`, then the worker's order, then the alphabet."""
     own = {
         record.path: record
         for record in ranges
@@ -112,26 +110,23 @@ def tree_of(ranges: Iterable[DuelRangeRecord], step: DuelStepRecord, order: Sequ
         children.setdefault(_parent(path, own), []).append(path)
     for siblings in children.values():
         siblings.sort(key=lambda path: (place.get(path, len(place)), _contract_place(path), path))
-    return StepTree(pair=step.pair, sequence=step.sequence, rank=step.rank, ranges=tuple(_laid_out(own, children)))
+    return StepTree(pair=step.pair, sequence=step.sequence, rank=step.rank, ranges=tuple(_depth_first(own, children)))
 
 
-def _laid_out(own: Mapping[str, DuelRangeRecord], children: Mapping[str | None, Sequence[str]]) -> Iterator[TreeRange]:
-    """Depth first without recursion: a trace can be nested deeper than Python's stack."""
-    free_from: dict[str | None, int] = {None: 0}
+def _depth_first(
+    own: Mapping[str, DuelRangeRecord], children: Mapping[str | None, Sequence[str]]
+) -> Iterator[TreeRange]:
+    """Without recursion: a trace can be nested deeper than Python's stack."""
     waiting: list[tuple[str, str | None, int]] = [(path, None, 0) for path in reversed(children.get(None, []))]
     while waiting:
         path, parent, depth = waiting.pop()
-        record, start_ns = own[path], free_from[parent]
-        free_from[parent] += record.total_ns
-        free_from[path] = start_ns
         yield TreeRange(
             path=path,
             name=path if parent is None else path[len(parent) + len(names.PATH_SEPARATOR) :],
             depth=depth,
-            start_ns=start_ns,
-            total_ns=record.total_ns,
-            self_ns=record.self_ns,
-            calls=record.calls,
+            total_ns=own[path].total_ns,
+            self_ns=own[path].self_ns,
+            calls=own[path].calls,
         )
         waiting.extend((child, path, depth + 1) for child in reversed(children.get(path, [])))
 

@@ -22,14 +22,17 @@ from harness.report.sections import (
     steps,
     verdict,
 )
-from harness.store import DuelStepRecord
+from harness.store import DuelStepRecord, SideName
 from harness.subject.commits import CommitRange
 
 TREES_NOTE: Final = (
-    "The median step of each side, on its slowest rank, drawn to one time axis. Repeated calls of a range are one box; "
-    "siblings follow each other and a range’s own time comes last. Orange and teal boxes are ranges whose own time moved."
+    "The median step of each side, on its slowest rank, drawn to one time axis. Repeated calls of a range are one box, "
+    "and its own time comes last in it. Orange and teal boxes are ranges whose own time moved."
 )
-STEPS_NOTE: Final = "All panels share one time axis. Base and head step in turn, so that slow noise meets both alike."
+STEPS_NOTE: Final = (
+    "Base and head step in turn, so that slow noise meets both alike. All panels share one axis of milliseconds, which "
+    "does not begin at zero; across is the order in which steps ran."
+)
 
 
 def render_comparison(comparison: Comparison, evidence: Evidence, commit_range: CommitRange | None = None) -> str:
@@ -70,7 +73,7 @@ def _panels(rows: Iterable[DuelStepRecord]) -> Iterable[steps.Panel]:
     for pair, own in sorted(by_pair.items()):
         turns = sorted({(row.began_ns, row.sequence, row.slot, row.side): row.measured for row in own}.items())
         order = {(side, sequence): at for at, ((_, sequence, _, side), _) in enumerate(turns)}
-        lines: dict[tuple[str, int], list[DuelStepRecord]] = {}
+        lines: dict[tuple[SideName, int], list[DuelStepRecord]] = {}
         for row in own:
             lines.setdefault((row.side, row.rank), []).append(row)
         yield steps.Panel(

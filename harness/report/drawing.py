@@ -8,18 +8,19 @@ from typing import Final
 
 from markupsafe import Markup
 
-NARROW: Final = 328
+WIDE: Final = 920
+NARROW: Final = 346
 """CSS pixels that a page 380 pixels wide has for a plot."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plots:
-    """The same plot for wide and for narrow pages; `narrow` None where one serves both."""
+    """The same plot for wide and for narrow pages."""
 
     wide: Markup
-    narrow: Markup | None = None
+    narrow: Markup
 
 
-def both_widths(name: str, width: int, draw: Callable[[int, str], str]) -> Plots:
-    """Draw a plot at `width` and for narrow pages. `draw` takes the width and a name that keeps ids apart."""
-    return Plots(wide=Markup(draw(width, f"{name}-wide")), narrow=Markup(draw(NARROW, f"{name}-narrow")))
+def both_widths(name: str, draw: Callable[[int, str], Markup]) -> Plots:
+    """Draw a plot for both widths. `draw` takes the width in CSS pixels and a name that keeps ids apart."""
+    return Plots(wide=draw(WIDE, f"{name}-wide"), narrow=draw(NARROW, f"{name}-narrow"))

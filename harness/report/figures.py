@@ -5,6 +5,8 @@ from __future__ import annotations
 from harness.metrics import bytes_text, milliseconds
 
 MINUS = "−"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""Between a figure and its unit, so that a line never ends there."""
 
 
 def signed_ms(ns: float) -> str:
@@ -14,7 +16,7 @@ def signed_ms(ns: float) -> str:
 
 def signed_percent(share: float, digits: int = 1) -> str:
     """Return a fraction as a signed percentage: `+3.1 %`."""
-    return f"{signed(f'{abs(share) * 100:.{digits}f}', share)} %"
+    return f"{signed(f'{abs(share) * 100:.{digits}f}', share)}{NO_BREAK}%"
 
 
 def change(ratio: float, digits: int = 1) -> str:

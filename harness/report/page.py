@@ -6,6 +6,7 @@ page has no clock, no random id and no link to anything on a network, so equal c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness import __version__
 from harness.metrics import bytes_text, count_text, milliseconds, percent
@@ -75,6 +76,11 @@ def names(texts: Iterable[object], width: int = NAME_WIDTH) -> str:
     return ", ".join(name(text, width) for text in texts)
 
 
+def path(text: object, width: int = NAME_WIDTH) -> Markup:
+    """Return a name as it is shown, with places where a long one may be broken: after `/`, `_` and `.`."""
+    return Markup(re.sub(r"(?<=[/_.])(?=[^/_.])", "<wbr>", str(escape(name(text, width)))))
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -88,6 +94,7 @@ def _environment() -> Environment:
     environment.filters.update(
         name=name,
         names=names,
+        path=path,
         ms=milliseconds,
         bytes=bytes_text,
         count=count_text,

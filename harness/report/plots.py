@@ -1,17 +1,18 @@
 """Matplotlib figures as SVG inside the page: text stays text, colours follow the theme, bytes repeat.
 
-A figure is drawn with stand-in colours, one a role of the palette, which then become CSS variables. Its size in inches is
-its size in CSS pixels over 72, so that a 12 point label is 12 pixels where the figure is shown at its own size.
+A figure is drawn with stand-in colours, one a role of the palette, which then become CSS variables. Its size in inches
+is its size in CSS pixels over 72, so that a 12 point label is 12 pixels where the figure is shown at its own size.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 from markupsafe import Markup, escape
@@ -23,7 +24,7 @@ from harness.report.palette import COLOURS
 
 _STAND_INS: Final = {role: f"#0{index:05x}" for index, role in enumerate(COLOURS, start=0xA000)}
 _ROLE_OF: Final = {colour: role for role, colour in _STAND_INS.items()}
-_SETTINGS: Final = {
+_SETTINGS: Final[Any] = {  # matplotlib types its keys one by one
     "svg.fonttype": "none",
     "svg.hashsalt": "stepduel",
     # A range may be called `$x$`: nobody's name is a formula.
@@ -32,10 +33,10 @@ _SETTINGS: Final = {
     "axes.unicode_minus": True,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 11,
-    "axes.labelsize": 11,
-    "xtick.labelsize": 11,
-    "ytick.labelsize": 11,
+    "font.size": 12,
+    "axes.labelsize": 12,
+    "xtick.labelsize": 12,
+    "ytick.labelsize": 12,
     "path.simplify": False,
 }
 _PROLOGUE: Final = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
@@ -81,8 +82,9 @@ def svg(figure: Figure, name: str, alt: str) -> Markup:
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = _PROLOGUE.sub("", buffer.getvalue())
     # Labels are put aside while the drawing is rewritten: one may look like an id or a colour.
-    labels: list[str] = []
-    text = _LABEL.sub(lambda found: f"{found[1]}{labels.append(found[2]) or len(labels) - 1}{found[3]}", text)
+    labels = [found[2] for found in _LABEL.finditer(text)]
+    number = itertools.count()
+    text = _LABEL.sub(lambda found: f"{found[1]}{next(number)}{found[3]}", text)
     text = _FONT.sub("", text)
     text = _NUMBER.sub(r"\1", text)
     text = _ID.sub(lambda found: f"{found[1]}{name}-", text)

@@ -10,23 +10,32 @@ from harness.report.page import Section, draw
 from harness.subject.commits import CommitRange
 
 TEMPLATE: Final = """
-<p{% if not found or not found.commits %} class="nothing"{% endif %}>{{ sentence }}</p>
-{% if found and found.commits %}
+<p>{{ sentence }}</p>
+{% if commits %}
 <ol class="commits">
-{% for commit in found.commits %}<li><code>{{ commit.revision[:10] | name }}</code> {{ commit.subject | name(200) }}</li>
+{% for commit in commits %}
+<li><code>{{ commit.revision[:10] | name }}</code> {{ commit.subject | name(200) }}</li>
 {% endfor %}
 </ol>
-{% if found.count > found.commits | length %}<p class="note">and {{ found.count - found.commits | length }} older ones</p>{% endif %}
+{% if older %}
+<p class="note">and {{ older }} older ones</p>
+{% endif %}
 {% endif %}
 """
 
 
 def section(comparison: Comparison, found: CommitRange | None) -> Section:
     """Return the commits between both sides; None where the repository could not tell."""
+    commits = () if found is None else found.commits
     return Section(
         anchor="commits",
         title="Commits from base to head",
-        html=draw(TEMPLATE, found=found, sentence=_sentence(comparison, found)),
+        html=draw(
+            TEMPLATE,
+            sentence=_sentence(comparison, found),
+            commits=commits,
+            older=0 if found is None else found.count - len(commits),
+        ),
     )
 
 

@@ -3,69 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from markupsafe import Markup
+
 from harness.analysis.findings.finding import Finding
-from harness.report.page import Section, draw
+from harness.metrics import bytes_text, milliseconds
+from harness.report.page import Section, draw, path
+from harness.report.page import name as shown
+from harness.report.tables import Column, Row, numbers, table
 
 EVIDENCE_ROWS: Final = 5
 
 TEMPLATE: Final = """
-{% if unread %}
-<p class="nothing">{{ unread }}</p>
-{% elif not cards %}
-<p class="nothing">No rule found waste {{ "on either side" if two else "in this trace" }}.</p>
-{% else %}
-<p>Facts that rows of a trace prove{{ ", one launch a side" if two }}. Their times overlap and must not be added up.</p>
+<p>{{ sentence }}</p>
+{% if cards %}
 <ul class="findings">
 {% for card in cards %}
 <li class="{{ card.state }}">
-<h3>{{ card.rule | name }}{% if two %} <span class="tag {{ card.state }}">{{ card.word }}</span>{% endif %}
-<span class="cost">{% if card.base and card.head %}{{ card.base.ns_per_step | ms }} → {{ card.head.ns_per_step | ms }}{% else %}{{ card.shown.ns_per_step | ms }}{% endif %} ms a step</span></h3>
-<p>{{ card.shown.summary | name(600) }}</p>
-<p class="advice"><strong>Try:</strong> {{ card.shown.advice | name(600) }}</p>
-{% if card.shown.evidence.ranges or card.shown.evidence.calls %}
+<h3>{{ card.finding.rule | name }}
+{% if card.word %}
+<span class="tag {{ card.state }}">{{ card.word }}</span>
+{% endif %}
+<span class="cost">{{ card.cost }} ms a step</span></h3>
+<p>{{ card.finding.summary | name(600) }}</p>
+<p class="advice"><strong>Try:</strong> {{ card.finding.advice | name(600) }}</p>
+{% if card.evidence %}
 <details><summary>Evidence</summary>
-<div class="scroll" role="region" aria-label="Evidence of {{ card.rule | name }}" tabindex="0"><table><thead><tr><th scope="col">Range or call</th><th scope="col" class="n">Calls</th><th scope="col" class="n">ms in all</th><th scope="col" class="n">Bytes</th></tr></thead><tbody>
-{% for row in (card.shown.evidence.ranges[:most] | list) + (card.shown.evidence.calls[:most] | list) %}
-<tr><th scope="row" class="path">{{ row.name | name }}</th><td class="n">{{ row.count | count }}</td><td class="n">{{ row.ns | ms }}</td><td class="n">{{ row.bytes | bytes if row.bytes else "–" }}</td></tr>
-{% endfor %}
-</tbody></table></div></details>
+{{ card.evidence }}
+</details>
 {% endif %}
 </li>
 {% endfor %}
 </ul>
 {% endif %}
 """
+WORDS: Final = {"new": "new in head", "gone": "gone in head", "both": "both sides"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One finding as it is shown. `state` is a key of `WORDS`, or empty for a trace by itself."""
+
+    finding: Finding
+    state: str
+    cost: str
+
+    @property
+    def word(self) -> str:
+        """What its state means."""
+        return WORDS.get(self.state, "")
+
+    @property
+    def evidence(self) -> Markup | None:
+        """The rows that prove it."""
+        found = self.finding.evidence
+        rows = [*found.ranges[:EVIDENCE_ROWS], *found.calls[:EVIDENCE_ROWS]]
+        columns = [Column(title="Range or call", kind="path"), *numbers("Calls", "ms in all", "Bytes")]
+        cells = [
+            Row(cells=[path(r.name), f"{r.count:,}", milliseconds(r.ns), bytes_text(r.bytes) if r.bytes else ""])
+            for r in rows
+        ]
+        return table(f"Evidence of {shown(self.finding.rule)}", columns, cells) if rows else None
 
 
 def section(base: Sequence[Finding] | None, head: Sequence[Finding] | None) -> Section:
     """Return the findings of both sides: new ones, gone ones, then those of both. None is a side without a trace."""
-    cards = []
-    unread = "No trace of either side was kept, so nothing was looked for."
-    if base is not None and head is not None:
-        unread = ""
-        cards = [_card(rule, base, head) for rule in dict.fromkeys(f.rule for f in (*head, *base))]
-        cards.sort(key=lambda card: ("new", "gone", "both").index(str(card["state"])))
-    elif base is not None or head is not None:
-        unread = f"Only {'base' if base is not None else 'head'} has a trace: there is nothing to compare."
-    return _section(cards, unread, two=True)
+    if base is None and head is None:
+        return _section("No trace of either side was kept, so nothing was looked for.", [])
+    if base is None or head is None:
+        return _section(f"Only {'head' if base is None else 'base'} has a trace: there is nothing to compare.", [])
+    cards = [_card(rule, base, head) for rule in dict.fromkeys(f.rule for f in (*head, *base))]
+    cards.sort(key=lambda card: list(WORDS).index(card.state))
+    if not cards:
+        return _section("No rule found waste on either side.", [])
+    return _section(
+        "Facts that rows of the traces prove, one launch a side. Their times overlap and must not be added up.", cards
+    )
 
 
 def of_trace(found: Sequence[Finding]) -> Section:
     """Return the findings of one trace, as they are ordered."""
-    cards = [{"rule": f.rule, "state": "both", "word": "", "base": None, "head": None, "shown": f} for f in found]
-    return _section(cards, "", two=False)
+    cards = [Card(finding=one, state="", cost=milliseconds(one.ns_per_step)) for one in found]
+    if not cards:
+        return _section("No rule found waste in this trace.", [])
+    return _section("Facts that rows of the trace prove. Their times overlap and must not be added up.", cards)
 
 
-def _section(cards: Sequence[dict[str, object]], unread: str, *, two: bool) -> Section:
-    html = draw(TEMPLATE, cards=cards, unread=unread, two=two, most=EVIDENCE_ROWS)
-    return Section(anchor="findings", title="Findings", html=html)
+def _section(sentence: str, cards: Sequence[Card]) -> Section:
+    return Section(anchor="findings", title="Findings", html=draw(TEMPLATE, sentence=sentence, cards=cards))
 
 
-def _card(rule: str, base: Sequence[Finding], head: Sequence[Finding]) -> dict[str, object]:
-    in_base = next((finding for finding in base if finding.rule == rule), None)
-    in_head = next((finding for finding in head if finding.rule == rule), None)
-    state = "both" if in_base and in_head else "new" if in_head else "gone"
-    word = {"both": "both sides", "new": "new in head", "gone": "gone in head"}[state]
-    return {"rule": rule, "state": state, "word": word, "base": in_base, "head": in_head, "shown": in_head or in_base}
+def _card(rule: str, base: Sequence[Finding], head: Sequence[Finding]) -> Card:
+    sides = {name: [one for one in side if one.rule == rule] for name, side in (("base", base), ("head", head))}
+    state = "both" if all(sides.values()) else "new" if sides["head"] else "gone"
+    shown_finding = (sides["head"] or sides["base"])[0]
+    costs = [milliseconds(side[0].ns_per_step) for side in sides.values() if side]
+    return Card(finding=shown_finding, state=state, cost=" → ".join(costs))

@@ -2,125 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from markupsafe import Markup
 
 from harness.analysis.analyze import TraceAnalysis
 from harness.metrics import bytes_text, milliseconds, percent
 from harness.report.page import Section, draw
+from harness.report.page import name as shown
+from harness.report.tables import Column, Row, numbers, table
 
 MOST_KERNELS: Final = 12
 EXPOSED: Final = "exposed_communication"
+NONE: Final = "–"
 
 TEMPLATE: Final = """
-{% if not sides %}
-<p class="nothing">{{ nothing }}</p>
-{% else %}
-<div class="scroll" role="region" aria-label="GPU time" tabindex="0"><table>
-<thead><tr><th scope="col">A step’s median{{ " on the slowest rank" if ranks }}</th>{% for side in sides %}<th scope="col" class="n">{{ side or "this trace" }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for row in rows %}<tr><th scope="row">{{ row[0] }}</th>{% for cell in row[1] %}<td class="n">{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{% if times %}
+{{ times }}
 <h3>Copies, whole capture</h3>
 {% if copies %}
-<div class="scroll" role="region" aria-label="Copies" tabindex="0"><table>
-<thead><tr><th scope="col">Kind</th>{% for side in sides %}<th scope="col" class="n">{{ side }} count</th><th scope="col" class="n">{{ side }} bytes</th><th scope="col" class="n">{{ side }} ms</th>{% endfor %}</tr></thead>
-<tbody>
-{% for row in copies %}<tr><th scope="row">{{ row[0] | name }}</th>{% for cell in row[1] %}<td class="n">{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
-{% else %}<p class="nothing">No copy was traced.</p>{% endif %}
+{{ copies }}
+{% else %}
+<p class="nothing">No copy was traced.</p>
+{% endif %}
 <h3>Kernels, whole capture</h3>
 {% if kernels %}
-<div class="scroll" role="region" aria-label="Kernels" tabindex="0"><table>
-<thead><tr><th scope="col">Kernel</th>{% for side in sides %}<th scope="col" class="n">{{ side }} calls</th><th scope="col" class="n">{{ side }} ms</th>{% endfor %}</tr></thead>
-<tbody>
-{% for row in kernels %}<tr><th scope="row" class="path">{{ row[0] | name(90) }}</th>{% for cell in row[1] %}<td class="n">{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
-{% else %}<p class="nothing">No kernel was traced.</p>{% endif %}
+{{ kernels }}
+{% else %}
+<p class="nothing">No kernel was traced.</p>
+{% endif %}
+{% else %}
+<p class="nothing">{{ nothing }}</p>
 {% endif %}
 """
+Total = TypeVar("Total")
 
 
 def section(analyses: Mapping[str, TraceAnalysis], device: str | None) -> Section:
     """Return the GPU figures of each side that has GPU work in its trace. The empty name is a trace by itself."""
     traced = {side: found for side, found in analyses.items() if len(found.trace.operations)}
-    found = list(traced.values())
-    nothing = f"No GPU work was traced: the launches ran on {device or 'no device'}." + (
-        " “stepduel compare --explain nsys” traces one launch pair more." if device == "cuda" else ""
-    )
+    nothing = f"No GPU work was traced; the launches ran on {device or 'no device that is known'}."
+    if device == "cuda":
+        nothing += " “stepduel compare --explain nsys” traces one launch pair more."
     return Section(
         anchor="gpu",
         title="GPU",
         html=draw(
             TEMPLATE,
-            sides=list(traced),
             nothing=nothing,
-            ranks=any(len(one.ranks) > 1 for one in found),
-            rows=_rows(found) if found else [],
-            copies=_copies(found),
-            kernels=_kernels(found),
+            times=_times(traced) if traced else None,
+            copies=_copies(traced),
+            kernels=_kernels(traced),
         ),
     )
 
 
-def _rows(found: Sequence[TraceAnalysis]) -> list[tuple[str, list[str]]]:
+def _times(traced: Mapping[str, TraceAnalysis]) -> Markup:
+    found = list(traced.values())
     rows: list[tuple[str, list[str]]] = []
-    slowest = [one.slowest_rank or (one.ranks[0] if one.ranks else None) for one in found]
-    if all(rank is not None for rank in slowest):
-        known = [rank for rank in slowest if rank is not None]
-        rows.append(("Step, ms", [milliseconds(rank.median_ns) for rank in known]))
-        rows.append(("GPU busy, ms", [milliseconds(rank.gpu_busy_ns) for rank in known]))
-        rows.append(("GPU busy", [percent(rank.gpu_busy_ns / rank.median_ns) for rank in known]))
-        rows.append(("GPU idle, ms", [milliseconds(rank.median_ns - rank.gpu_busy_ns) for rank in known]))
+    ranks = [rank for one in found if (rank := one.slowest_rank or (one.ranks[0] if one.ranks else None)) is not None]
+    if len(ranks) == len(found):
+        rows = [
+            ("Median step, slowest rank, ms", [milliseconds(rank.median_ns) for rank in ranks]),
+            ("GPU busy in it, ms", [milliseconds(rank.gpu_busy_ns) for rank in ranks]),
+            ("GPU busy in it", [percent(rank.gpu_busy_ns / rank.median_ns) for rank in ranks]),
+            ("GPU idle in it, ms", [milliseconds(rank.median_ns - rank.gpu_busy_ns) for rank in ranks]),
+        ]
     rows.append(("Exposed communication, ms a step", [_exposed(one) for one in found]))
     rows.append(("Kernels, ms in all", [milliseconds(one.gpu.kernel_ns) for one in found]))
     rows.append(("Copies and memsets, ms in all", [milliseconds(one.gpu.copy_ns) for one in found]))
     if any(one.gpu.graph_ns for one in found):
         rows.append(("CUDA graphs, ms in all", [milliseconds(one.gpu.graph_ns) for one in found]))
     rows.append(("GPU time that found its range", [percent(one.coverage.get(one.rule, 0.0)) for one in found]))
-    return rows
+    columns = [Column(title="", kind="name"), *numbers(*(side.capitalize() or "This trace" for side in traced))]
+    return table("GPU time", columns, [Row(cells=[label, *cells]) for label, cells in rows])
 
 
 def _exposed(found: TraceAnalysis) -> str:
     return next((milliseconds(f.ns_per_step) for f in found.findings if f.rule == EXPOSED), "0")
 
 
-def _copies(found: Sequence[TraceAnalysis]) -> list[tuple[str, list[str]]]:
-    tables = [{total.kind: total for total in one.copies} for one in found]
-    return [
-        (
-            kind,
-            [
-                cell
-                for table in tables
-                for cell in (
-                    (f"{table[kind].count:,}", bytes_text(table[kind].bytes), milliseconds(table[kind].total_ns))
-                    if kind in table
-                    else ("–",) * 3
-                )
-            ],
-        )
-        for kind in dict.fromkeys(kind for table in tables for kind in table)
-    ]
+def _copies(traced: Mapping[str, TraceAnalysis]) -> Markup | None:
+    tables = [{total.kind: total for total in one.copies} for one in traced.values()]
+    kinds = list(dict.fromkeys(kind for totals in tables for kind in totals))
+    titles = ("count", "bytes", "pageable", "ms")
+    return _side_by_side(
+        "Copies",
+        traced,
+        titles,
+        kinds,
+        tables,
+        lambda total: [
+            f"{total.count:,}",
+            bytes_text(total.bytes),
+            bytes_text(total.pageable_bytes),
+            milliseconds(total.total_ns),
+        ],
+    )
 
 
-def _kernels(found: Sequence[TraceAnalysis]) -> list[tuple[str, list[str]]]:
-    tables = [{total.name: total for total in one.kernels} for one in found]
-    cost = {name: max(t[name].total_ns for t in tables if name in t) for table in tables for name in table}
+def _kernels(traced: Mapping[str, TraceAnalysis]) -> Markup | None:
+    tables = [{total.name: total for total in one.kernels} for one in traced.values()]
+    cost: dict[str, int] = {}
+    for totals in tables:
+        for name, total in totals.items():
+            cost[name] = max(total.total_ns, cost.get(name, 0))
     largest = sorted(cost, key=lambda name: (-cost[name], name))[:MOST_KERNELS]
-    return [
-        (
-            name,
-            [
-                cell
-                for table in tables
-                for cell in (
-                    (f"{table[name].calls:,}", milliseconds(table[name].total_ns)) if name in table else ("–",) * 2
-                )
-            ],
-        )
-        for name in largest
+    return _side_by_side(
+        "Kernels",
+        traced,
+        ("calls", "ms"),
+        largest,
+        tables,
+        lambda total: [f"{total.calls:,}", milliseconds(total.total_ns)],
+    )
+
+
+def _side_by_side(
+    label: str,
+    sides: Mapping[str, TraceAnalysis],
+    titles: Sequence[str],
+    names: Sequence[str],
+    tables: Sequence[Mapping[str, Total]],
+    cells: Callable[[Total], list[str]],
+) -> Markup | None:
+    """A table with the same columns for each side; a dash where a side lacks the row."""
+    if not names:
+        return None
+    columns = [
+        Column(title=label.removesuffix("s"), kind="path"),
+        *numbers(*(f"{side} {title}".strip().capitalize() for side in sides for title in titles)),
     ]
+    rows = []
+    for name in names:
+        found = [cells(totals[name]) if name in totals else [NONE] * len(titles) for totals in tables]
+        rows.append(Row(cells=[shown(name, 90), *(cell for side in found for cell in side)]))
+    return table(label, columns, rows)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.comparison import Comparison
+from markupsafe import Markup
+
+from harness.comparison import Comparison, Memory
+from harness.metrics import bytes_text
 from harness.report import figures
 from harness.report.page import Section, draw
+from harness.report.tables import Column, Row, numbers, table
 
 TEMPLATE: Final = """
-{% if not memory %}
-<p class="nothing">The launches reported no memory figures.</p>
+{% if table %}
+<p>Head’s peak {{ "exceeds its limit" if exceeded else "stays below its limit" }}. Peaks repeat so closely that a plain
+threshold does; they are no part of the verdict on time.</p>
+{{ table }}
 {% else %}
-<p>{{ sentence }}</p>
-<div class="scroll" role="region" aria-label="Memory" tabindex="0"><table>
-<thead><tr><th scope="col">Largest of all ranks and launches</th><th scope="col" class="n">Base</th><th scope="col" class="n">Head</th><th scope="col" class="n">Difference</th></tr></thead>
-<tbody>
-<tr><th scope="row">{{ "Peak on the device" if cuda else "Peak resident set" }}</th><td class="n">{{ memory.base_peak_bytes | bytes }}</td><td class="n">{{ memory.head_peak_bytes | bytes }}</td><td class="n">{{ peak }}</td></tr>
-{% if rss %}<tr><th scope="row">Resident set at a step’s end</th><td class="n">{{ memory.base_rss_bytes | bytes }}</td><td class="n">{{ memory.head_rss_bytes | bytes }}</td><td class="n">{{ rss }}</td></tr>{% endif %}
-<tr><th scope="row">Limit for head</th><td class="n"></td><td class="n">{{ memory.limit_bytes | bytes }}</td><td class="n"></td></tr>
-</tbody></table></div>
+<p class="nothing">The launches reported no memory figures.</p>
 {% endif %}
 """
 
@@ -27,17 +26,25 @@ TEMPLATE: Final = """
 def section(comparison: Comparison) -> Section:
     """Return the memory of a comparison."""
     memory = comparison.memory
-    sentence = peak = rss = ""
-    if memory is not None:
-        peak = figures.signed_bytes(memory.head_peak_bytes - memory.base_peak_bytes)
-        if memory.base_rss_bytes is not None and memory.head_rss_bytes is not None:
-            rss = figures.signed_bytes(memory.head_rss_bytes - memory.base_rss_bytes)
-        held = "exceeds its limit" if memory.exceeded else "stays below its limit"
-        sentence = f"Head’s peak {held}. Peaks repeat so closely that a plain threshold does; they are no part of the verdict on time."
     return Section(
         anchor="memory",
         title="Memory",
         html=draw(
-            TEMPLATE, memory=memory, sentence=sentence, peak=peak, rss=rss, cuda=comparison.duel.device == "cuda"
+            TEMPLATE,
+            table=None if memory is None else _table(memory, comparison.duel.device == "cuda"),
+            exceeded=memory is not None and memory.exceeded,
         ),
     )
+
+
+def _table(memory: Memory, cuda: bool) -> Markup:
+    rows = [_row("Peak on the device" if cuda else "Peak", memory.base_peak_bytes, memory.head_peak_bytes)]
+    if memory.base_rss_bytes is not None and memory.head_rss_bytes is not None:
+        rows.append(_row("Resident set", memory.base_rss_bytes, memory.head_rss_bytes))
+    rows.append(Row(cells=["Limit of head’s peak", "", bytes_text(memory.limit_bytes), ""]))
+    columns = [Column(title="Largest of all ranks and launches", kind="name"), *numbers("Base", "Head", "Difference")]
+    return table("Memory", columns, rows)
+
+
+def _row(label: str, base: int, head: int) -> Row:
+    return Row(cells=[label, bytes_text(base), bytes_text(head), figures.signed_bytes(head - base)])

@@ -5,31 +5,31 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from markupsafe import Markup
+
 from harness.comparison import Comparison
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
+from harness.report.tables import Column, Row, facts, numbers, table
+from harness.stats.sequential import Look
 
 TEMPLATE: Final = """
 <ol class="rule">
-{% for line in rule %}<li>{{ line }}</li>
+{% for line in rule %}
+<li>{{ line }}</li>
 {% endfor %}
 </ol>
 {% if looks %}
 <h3>Every look</h3>
-<div class="scroll" role="region" aria-label="Looks" tabindex="0"><table><thead><tr>
-<th scope="col">Pairs</th><th scope="col" class="n">Mean of d</th><th scope="col" class="n">Variance of d</th><th scope="col" class="n">Used</th>
-<th scope="col" class="n">ν</th><th scope="col" class="n">Against 0</th><th scope="col" class="n">Against the margin</th><th scope="col" class="n">p</th>
-<th scope="col" class="n">Smallest effect</th><th scope="col" class="n">Margin</th><th scope="col" class="n">Can see</th><th scope="col">Outcome</th></tr></thead><tbody>
-{% for look in looks %}<tr><th scope="row">{{ look.pairs }}</th><td class="n">{{ "%+.5f" | format(look.mean) }}</td><td class="n">{{ "%.3g" | format(look.observed_variance) }}</td><td class="n">{{ "%.3g" | format(look.variance) }}</td>
-<td class="n">{{ "%.1f" | format(look.dof) }}</td><td class="n">{{ m.interval("%+.5f" | format(look.low), "%+.5f" | format(look.high)) }}</td><td class="n">{{ m.interval("%+.5f" | format(look.pass_low), "%+.5f" | format(look.pass_high)) }}</td>
-<td class="n">{{ "%.2g" | format(look.p) }}</td><td class="n">{{ "%.5f" | format(look.smallest_effect) }}</td><td class="n">±{{ "%.5f" | format(look.margin) }}</td><td class="n">{{ "%.5f" | format(look.detectable_effect) }}</td><td>{{ look.outcome.value }}</td></tr>
-{% endfor %}</tbody></table></div>
+{{ looks }}
 {% endif %}
-{% if d %}<p class="note">d of the launch pairs, in the order they were made: {{ d }}. Everything in this section is ln(head/base), so that +0.01 is about +1 %.</p>{% endif %}
-<table class="facts"><tbody>
-{% for row in facts %}<tr><th scope="row">{{ row[0] }}</th><td>{{ row[1] | name(400) }}</td></tr>
-{% endfor %}</tbody></table>
+{% if d %}
+<p class="note">d of the launch pairs, in the order they were made: {{ d }}. These and the table are ln(head/base), so
+that +0.01 is about +1 %.</p>
+{% endif %}
+<h3>Particulars</h3>
+{{ facts }}
 """
 
 
@@ -40,7 +40,11 @@ def section(comparison: Comparison) -> Section:
         anchor="method",
         title="How the verdict was reached",
         html=draw(
-            TEMPLATE, rule=_rule(comparison), looks=comparison.verdict.looks, d=", ".join(d), facts=_facts(comparison)
+            TEMPLATE,
+            rule=_rule(comparison),
+            looks=_looks(comparison) if comparison.verdict.looks else None,
+            d=", ".join(d),
+            facts=facts("Particulars of the duel", _facts(comparison)),
         ),
     )
 
@@ -50,9 +54,10 @@ def _rule(comparison: Comparison) -> list[str]:
     looks = ", ".join(map(str, rule.looks))
     floor = f" and at least {milliseconds(rule.min_abs_ns)} ms" if rule.min_abs_ns else ""
     return [
-        "A step’s time is that of its slowest rank. Each launch pair gives one number, d: the median over its step pairs "
-        "of ln(head/base).",
-        f"The rule looks at {looks} launch pairs and shares α = {rule.alpha:g} equally: {rule.level:g} a look, one-sided.",
+        "A step’s time is that of its slowest rank. Each launch pair gives one number, d: the median over its step "
+        "pairs of ln(head/base).",
+        f"The rule looks at {looks} launch pairs and shares α = {rule.alpha:g} among the looks: {rule.level:g} each, "
+        "one-sided.",
         f"Slower: the mean of d minus t(1 − {rule.level:g}, ν)·√(v/K) is above 0, and the mean is at least "
         f"{percent(rule.min_effect)}{floor}. Faster is the mirror image.",
         f"Same: the mean ± t({rule.pass_level:g}, ν)·√(v/K) lies within ±{percent(rule.margin)}.",
@@ -71,23 +76,47 @@ def _prior(comparison: Comparison) -> str:
     )
 
 
+def _looks(comparison: Comparison) -> Markup:
+    columns = [
+        Column(title="Pairs", kind="name"),
+        Column(title="Outcome", kind="name"),
+        *numbers("Mean of d", "Against 0", "Against the margin", "p", "Variance seen", "Variance used", "ν"),
+        *numbers("Smallest effect", "Margin", "Can see"),
+    ]
+    return table("Every look", columns, [Row(cells=_look_cells(look)) for look in comparison.verdict.looks])
+
+
+def _look_cells(look: Look) -> list[str]:
+    return [
+        str(look.pairs),
+        look.outcome.value,
+        f"{look.mean:+.5f}",
+        f"[{look.low:+.5f}, {look.high:+.5f}]",
+        f"[{look.pass_low:+.5f}, {look.pass_high:+.5f}]",
+        f"{look.p:.2g}",
+        f"{look.observed_variance:.3g}",
+        f"{look.variance:.3g}",
+        f"{look.dof:.1f}",
+        f"{look.smallest_effect:.5f}",
+        f"±{look.margin:.5f}",
+        f"{look.detectable_effect:.5f}",
+    ]
+
+
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     duel, verdict, work = comparison.duel, comparison.verdict, comparison.same_work
     first, whole = sum(pair.base_first for pair in comparison.pairs), sum(pair.steps for pair in comparison.pairs)
     turns = "launches in turn (blocks)" if duel.interleave == "blocks" else "steps in turn, a coin for each step pair"
-    told = "nothing" if duel.detectable_effect is None else f"≥ {percent(duel.detectable_effect)}"
+    told = "nothing" if duel.detectable_effect is None else f"≥ {percent(duel.detectable_effect)} at the first look"
+    largest = "none" if work.max_abs_diff is None else f"{work.max_abs_diff:g}"
     return [
-        ("Verdict", verdict.line),
-        ("Reason code", verdict.reason.value),
-        ("Order", f"{turns}; base first in {first} of {whole} step pairs; seed {duel.seed}"),
-        ("Launches", f"{len(comparison.pairs)} pairs of {duel.steps or 0} steps after {duel.warmup_steps} of warm-up"),
-        ("Collector while timing", duel.collector),
-        ("Told before measuring", f"{told} at the first look"),
-        (
-            "Losses",
-            f"{work.steps_compared} steps compared, tolerance {work.tolerance:g}, "
-            f"largest difference {work.max_abs_diff if work.max_abs_diff is not None else 'none'}",
-        ),
-        ("Ended", duel.status + (f": {duel.reason}" if duel.reason else "")),
-        ("Duel", f"{duel.id}, scenario hash {duel.scenario_hash}"),
+        ("verdict", verdict.line),
+        ("reason code", verdict.reason.value),
+        ("order", f"{turns}; base first in {first} of {whole} step pairs; seed {duel.seed}"),
+        ("launches", f"{len(comparison.pairs)} pairs of {duel.steps or 0} steps after {duel.warmup_steps} of warm-up"),
+        ("collector while timing", duel.collector),
+        ("told before measuring", told),
+        ("losses", f"{work.steps_compared} compared, tolerance {work.tolerance:g}, largest difference {largest}"),
+        ("ended", duel.status + (f": {duel.reason}" if duel.reason else "")),
+        ("duel", f"{duel.id}, scenario hash {duel.scenario_hash}"),
     ]

@@ -5,6 +5,7 @@ Every box is a button, so that a keyboard reaches it and a screen reader says it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,27 +20,42 @@ SMALLEST: Final = 0.0005
 """Share of the axis below which a range has no box: under half a pixel."""
 MOST_BOXES: Final = 600
 ROW: Final = 26
-TICKS: Final = 5
+MOST_TICKS: Final = 10
 
 TEMPLATE: Final = """
 <p>{{ note }}</p>
 {% if trees %}
 <div class="icicles" data-span="{{ span_ms }}">
-<div class="icicle-bar"><span class="hint" id="icicle-hint">Choose a range to zoom in on it; arrow keys move between ranges, Escape zooms out.</span>
-<button type="button" class="zoom-out" hidden>Zoom out</button></div>
+<div class="icicle-bar">
+<span id="icicle-hint">Choose a range to zoom in on it; arrow keys move between ranges, Escape zooms out.</span>
+<button type="button" class="zoom-out" hidden>Zoom out</button>
+</div>
 {% for tree in trees %}
-<div class="icicle-head">{% if tree.side %}{{ m.side(tree.side) }} {% endif %}<strong>{{ tree.total_ns | ms }} ms</strong> <span class="muted">{{ tree.caption }}</span></div>
-<div class="icicle" role="group" aria-label="{{ tree.label }}" aria-describedby="icicle-hint" style="height:{{ tree.height }}px">
+<div class="icicle-head">
+{% if tree.side %}
+{{ m.side(tree.side) }}
+{% endif %}
+<strong>{{ tree.total_ns | ms }} ms</strong> <span class="muted">{{ tree.caption }}</span>
+</div>
+<div class="icicle" role="group" aria-label="{{ tree.label }}" aria-describedby="icicle-hint"
+ style="height:{{ tree.height }}px">
 {% for box in tree.boxes %}
-<button type="button" class="box {{ box.role }}" style="left:{{ box.left }}%;width:{{ box.width }}%;top:{{ box.top }}px" data-left="{{ box.left }}" data-width="{{ box.width }}" data-depth="{{ box.depth }}" data-path="{{ box.path }}" data-tip="{{ box.tip }}" aria-label="{{ box.label }}" tabindex="{{ 0 if loop.first else -1 }}"><span>{{ box.name }}</span></button>
+<button type="button" class="box {{ box.role }}" tabindex="{{ 0 if loop.first else -1 }}" aria-label="{{ box.label }}"
+ style="left:{{ box.left }}%;width:{{ box.width }}%;top:{{ box.top }}px" data-left="{{ box.left }}"
+ data-width="{{ box.width }}" data-depth="{{ box.depth }}" data-path="{{ box.path }}" data-tip="{{ box.tip }}">
+<span>{{ box.name }}</span></button>
 {% endfor %}
 </div>
 {% endfor %}
 <div class="icicle-axis" aria-hidden="true">
-{% for tick in ticks %}<span style="left:{{ tick.at }}%">{{ tick.text }}</span>{% endfor %}
+{% for tick in ticks %}
+<span style="left:{{ tick.at }}%">{{ tick.text }}</span>
+{% endfor %}
 </div>
 </div>
-{% if hidden %}<p class="note">{{ hidden }}</p>{% endif %}
+{% if hidden %}
+<p class="note">{{ hidden }} too short to see {{ "is" if hidden.startswith("1 ") else "are" }} not drawn.</p>
+{% endif %}
 {% else %}
 <p class="nothing">Nothing was traced: there is no tree to show.</p>
 {% endif %}
@@ -84,27 +100,43 @@ def section(trees: Sequence[Tree], note: str, changes_ns: Mapping[str, float] | 
                 for tree, boxes in drawn
                 if boxes
             ],
-            ticks=[
-                {
-                    "at": 100 * tick / TICKS,
-                    "text": f"{milliseconds(span_ns * tick / TICKS)}{' ms' if tick == TICKS else ''}",
-                }
-                for tick in range(TICKS + 1)
-            ],
-            hidden=f"{figures.plural(hidden, 'range')} too short to see "
-            f"{'is' if hidden == 1 else 'are'} left out of the drawing."
-            if hidden
-            else "",
+            ticks=_ticks(span_ns / 1e6) if drawn else [],
+            hidden=figures.plural(hidden, "range") if hidden else "",
         ),
     )
 
 
+def _ticks(span_ms: float) -> list[dict[str, object]]:
+    """Round times, four to nine of them; the script makes the same for each zoom."""
+    step = 10 ** math.floor(math.log10(span_ms / 2))
+    step *= next(factor for factor in (1, 2, 5) if span_ms / (step * factor) < MOST_TICKS)
+    digits = max(0, -math.floor(math.log10(step)))
+    times = [step * index for index in range(math.floor(span_ms / step) + 1)]
+    return [{"at": round(100 * ms / span_ms, 4), "text": f"{ms:.{digits}f}{'' if ms else ' ms'}"} for ms in times]
+
+
 def _drawn(tree: Tree, span_ns: float, changes_ns: Mapping[str, float]) -> tuple[Tree, list[dict[str, object]]]:
-    visible = [item for item in tree.ranges if item.total_ns >= SMALLEST * span_ns][:MOST_BOXES]
-    return tree, [_box(tree, item, span_ns, changes_ns.get(item.path, 0.0)) for item in visible]
+    boxes = [
+        _box(tree, item, start_ns, span_ns, changes_ns.get(item.path, 0.0))
+        for item, start_ns in zip(tree.ranges, _starts(tree.ranges), strict=True)
+        if item.total_ns >= SMALLEST * span_ns
+    ]
+    return tree, boxes[:MOST_BOXES]
 
 
-def _box(tree: Tree, item: TreeRange, span_ns: float, change_ns: float) -> dict[str, object]:
+def _starts(ranges: Sequence[TreeRange]) -> list[float]:
+    """Where each range's box begins: siblings follow each other from their parent's start, its own time comes last."""
+    starts: list[float] = []
+    free_ns = [0.0]
+    for item in ranges:
+        del free_ns[item.depth + 1 :]
+        starts.append(free_ns[item.depth])
+        free_ns[item.depth] += item.total_ns
+        free_ns.append(starts[-1])
+    return starts
+
+
+def _box(tree: Tree, item: TreeRange, start_ns: float, span_ns: float, change_ns: float) -> dict[str, object]:
     whole = f"{milliseconds(item.total_ns)} ms, {percent(item.total_ns / (tree.total_ns or 1))} of the step"
     calls = f"{count_text(item.calls)} {'call' if item.calls == 1 else 'calls'}"
     facts = [whole, f"own time {milliseconds(item.self_ns)} ms", calls]
@@ -114,7 +146,7 @@ def _box(tree: Tree, item: TreeRange, span_ns: float, change_ns: float) -> dict[
         "path": shown(item.path, 300),
         "name": shown(item.name, 80),
         "depth": item.depth,
-        "left": round(100 * item.start_ns / span_ns, 4),
+        "left": round(100 * start_ns / span_ns, 4),
         "width": round(100 * item.total_ns / span_ns, 4),
         "top": item.depth * ROW,
         "role": figures.direction(change_ns) if change_ns else "",

@@ -12,14 +12,15 @@ from harness.comparison import Comparison, Side
 from harness.report.page import Section, draw
 
 TEMPLATE: Final = """
-{% for line in commands %}
-<p>{{ line[0] }}</p>
-{{ m.command(line[1]) }}
+{% for sentence, line in commands %}
+<p>{{ sentence }}</p>
+{{ m.command(line) }}
 {% endfor %}
 {% if files %}
 <h3>Traces and logs</h3>
 <ul class="files">
-{% for file in files %}<li>{{ file.label }}: {% if file.href %}<a href="{{ file.href }}">{{ file.path | name }}</a>{% else %}<code>{{ file.path | name }}</code>{% endif %}</li>
+{% for file in files %}
+<li>{{ file.label }}: <a href="{{ file.href }}">{{ file.path | name }}</a></li>
 {% endfor %}
 </ul>
 <p class="note">Links lead to files beside this report, in the reports folder it was written to.</p>
@@ -29,7 +30,7 @@ TEMPLATE: Final = """
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file or folder, its path relative to the folder that holds the report; `href` empty for one not to be opened."""
+    """A file or folder, its path relative to the folder that holds the report."""
 
     label: str
     path: str

@@ -19,7 +19,17 @@ MOST_PANELS: Final = 40
 TEMPLATE: Final = """
 <p>{{ note }}</p>
 {% if panels %}
-<p class="legend">{% for side in sides %}<span><i class="{{ side }}"></i>{{ side }}</span>{% endfor %}{% if ranks > 1 %}<span><i class="thin"></i>one rank</span><span><i class="thick"></i>slowest rank, which is the step’s time</span>{% endif %}{% if warmup %}<span><i class="shade"></i>warm-up, not counted</span>{% endif %}</p>
+<p class="legend">
+{% for side in sides %}
+<span><i class="{{ side }}"></i>{{ side }}</span>
+{% endfor %}
+{% if ranks > 1 %}
+<span><i class="thin"></i>one rank</span><span><i class="thick"></i>slowest rank, which is the step’s time</span>
+{% endif %}
+{% if warmup %}
+<span><i class="shade"></i>warm-up, not counted</span>
+{% endif %}
+</p>
 <div class="panels">
 {% for panel in panels %}
 <figure>{{ panel.plot }}<figcaption>{{ panel.title }}</figcaption></figure>
@@ -52,10 +62,11 @@ class Panel:
 
 
 def section(panels: Sequence[Panel], note: str) -> Section:
-    """Return one plot a panel, all with the same time axis, which is as high as the longest measured step."""
-    top_ns = max((ns for panel in panels for line in panel.lines for ns in _measured(panel, line)), default=0)
+    """Return one plot a panel, all with the same time axis, which spans the measured steps; warm-up may leave it."""
+    measured = [ns for panel in panels for line in panel.lines for ns in _measured(panel, line)]
+    bounds = (min(measured, default=0), max(measured, default=0))
     lines = [line for panel in panels for line in panel.lines]
-    drawn = panels[:MOST_PANELS] if top_ns else []
+    drawn = panels[:MOST_PANELS] if measured else []
     return Section(
         anchor="steps",
         title="Every step in run order",
@@ -63,7 +74,7 @@ def section(panels: Sequence[Panel], note: str) -> Section:
             TEMPLATE,
             note=note,
             panels=[
-                {"title": panel.title, "plot": _plot(panel, top_ns, f"steps-{number}")}
+                {"title": panel.title, "plot": _plot(panel, bounds, f"steps-{number}")}
                 for number, panel in enumerate(drawn)
             ],
             sides=[side for side in ("base", "head") if any(line.side == side for line in lines)],
@@ -78,7 +89,7 @@ def _measured(panel: Panel, line: Line) -> list[int]:
     return [ns for at, ns in zip(line.order, line.times_ns, strict=True) if at >= panel.warmup]
 
 
-def _plot(panel: Panel, top_ns: int, name: str) -> Markup:
+def _plot(panel: Panel, bounds: tuple[int, int], name: str) -> Markup:
     length = max(max(line.order) for line in panel.lines if line.order) + 1
     many = len({line.rank for line in panel.lines}) > 1
     with plot(WIDTH, HEIGHT) as (figure, axes):
@@ -95,7 +106,8 @@ def _plot(panel: Panel, top_ns: int, name: str) -> Markup:
                 axes.plot(line.order, [ns / 1e6 for ns in line.times_ns], color=colour(line.side), lw=0.5, alpha=0.4)
         for side, longest in slowest.items():
             axes.plot(list(longest), [ns / 1e6 for ns in longest.values()], color=colour(side), lw=1.3)
-        axes.set_ylim(0, top_ns / 1e6 * 1.06)
+        room = 0.08 * (bounds[1] - bounds[0]) or 0.05 * bounds[1]
+        axes.set_ylim((bounds[0] - room) / 1e6, (bounds[1] + room) / 1e6)
         axes.set_xlim(-0.5, length - 0.5)
         axes.locator_params(axis="y", nbins=4)
         axes.locator_params(axis="x", nbins=5, integer=True)

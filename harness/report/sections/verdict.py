@@ -1,4 +1,4 @@
-"""The first screen: the verdict in a sentence, step time, what moved, whether it is the same work, what could be seen."""
+"""The first screen: the verdict in a sentence, step time, what moved, same work or not, and what could be seen."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from harness.report.page import Section, draw
 MOST_MOVED: Final = 3
 
 TEMPLATE: Final = """
-<p class="crumb">{{ c.duel.scenario | name }}{% if description %} <span>{{ description | name(200) }}</span>{% endif %}</p>
+<p class="crumb">{{ c.duel.scenario | name }} <span>{{ description | name(200) }}</span></p>
 <h1 class="verdict {{ state }}"><span class="pill">{{ state }}</span> {{ sentence }}</h1>
 <p class="explain">{{ explanation }}</p>
-{% if c.verdict.next_step %}<p class="explain"><strong>Next:</strong> {{ c.verdict.next_step | name(400) }}</p>{% endif %}
+{% if c.verdict.next_step %}
+<p class="explain"><strong>Next:</strong> {{ c.verdict.next_step | name(400) }}</p>
+{% endif %}
 <dl class="sides">
 {% for which in (c.base, c.head) %}
-<div><dt>{{ m.side(which.name) }}</dt><dd>{{ which.subject | name(90) }}
+<div><dt>{{ m.side(which.name) }}</dt>
+<dd>{{ "working tree" if which.subject == "." else which.subject | name(90) }}
 {%- if which.revision %} <code>{{ which.revision[:10] | name }}</code>{% endif %}
 {%- if which.dirty %} with uncommitted changes{% endif %}
 {%- for text in which.overrides %} <code>{{ text | name(60) }}</code>{% endfor %}</dd></div>
@@ -41,16 +44,24 @@ TEMPLATE: Final = """
 <span class="whisker {{ state }}" style="left:{{ strip.left }}%;width:{{ strip.width }}%"></span>
 <span class="point {{ state }}" style="left:{{ strip.point }}%"></span>
 </dd>
-<dd class="scale" aria-hidden="true"><span>{{ strip.low_label }}</span><span>0</span><span>{{ strip.high_label }}</span></dd>
+<dd class="scale" aria-hidden="true">
+<span>{{ strip.low_label }}</span><span>0</span><span>{{ strip.high_label }}</span>
+</dd>
 {% endif %}
-<dd>{% if c.verdict.ratio is not none %}<strong class="{{ state }}">{{ c.verdict.ratio | change }}</strong>
-{%- if c.verdict.ci %} {{ m.interval(c.verdict.ci[0] | change, c.verdict.ci[1] | change) }}, {{ level }} interval{% endif %}
-{%- if c.verdict.p is not none %}, p {{ p }}{% endif %}{% else %}no figure to give{% endif %}</dd>
+{% if c.verdict.ratio is not none %}
+<dd><strong class="{{ state }}">{{ c.verdict.ratio | change }}</strong>
+{% if c.verdict.ci %}
+{{ m.interval(c.verdict.ci[0] | change, c.verdict.ci[1] | change) }}, {{ level }} interval
+{%- endif %}
+{%- if c.verdict.p is not none %}, p&nbsp;{{ p }}{% endif %}</dd>
+{% else %}
+<dd>There is no figure to give.</dd>
+{% endif %}
 </div>
 <div class="tile wide">
 <dt>What moved</dt>
 {% for part in moved %}
-<dd class="moved"><span class="path">{{ part.path | name(60) }}</span>
+<dd class="moved"><span class="path">{{ part.path | path(60) }}</span>
 <strong class="{{ 'slower' if part.delta_ns > 0 else 'faster' }}">{{ part.delta_ns | signed_ms }} ms</strong></dd>
 {% else %}
 <dd class="value small">{{ "No range moved beyond its noise" if c.ranges else "Nothing was traced" }}</dd>
@@ -93,7 +104,9 @@ def section(comparison: Comparison) -> Section:
             sentence=sentence(verdict),
             explanation=explanation(comparison),
             level=level(comparison),
-            p="below 0.0001" if verdict.p is not None and verdict.p < 0.0001 else f"= {verdict.p or 0:.2g}",
+            p="below 0.0001"
+            if verdict.p is not None and verdict.p < 0.0001
+            else f"={figures.NO_BREAK}{verdict.p or 0:.2g}",
             strip=_strip(comparison),
             moved=moved,
             moved_note=_moved_note(comparison, moved),
@@ -110,7 +123,7 @@ def sentence(verdict: Verdict) -> str:
         return "No verdict: this comparison does not hold."
     if verdict.ratio is None:
         return "Undecided: too few launch pairs for a first look."
-    size = f"{abs(verdict.ratio - 1) * 100:.1f} %"
+    size = f"{abs(verdict.ratio - 1) * 100:.1f}{figures.NO_BREAK}%"
     match verdict.state:
         case State.SLOWER:
             return f"Head is {size} slower than base."

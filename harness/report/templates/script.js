@@ -42,8 +42,20 @@
     const boxes = [...chart.querySelectorAll(".box")];
     const span = Number(chart.dataset.span);
     const out = chart.querySelector(".zoom-out");
-    const ticks = [...chart.querySelectorAll(".icicle-axis span")];
-    const digits = window_ms => window_ms >= 1000 ? 0 : window_ms >= 100 ? 1 : window_ms >= 10 ? 2 : 3;
+    const axis = chart.querySelector(".icicle-axis");
+    const ticks = (low, high) => { // in percent of the whole; as in range_trees.py
+      const from = low * span / 100, length = (high - low) * span / 100;
+      let step = 10 ** Math.floor(Math.log10(length / 2));
+      step *= [1, 2, 5].find(factor => length / (step * factor) < 10);
+      const digits = Math.max(0, -Math.floor(Math.log10(step)));
+      axis.replaceChildren();
+      for (let ms = Math.ceil(from / step - 1e-9) * step; ms <= from + length + step * 1e-9; ms += step) {
+        const tick = document.createElement("span");
+        tick.style.left = `${(ms - from) / length * 100}%`;
+        tick.textContent = ms.toFixed(digits) + (axis.childElementCount ? "" : " ms");
+        axis.append(tick);
+      }
+    };
     let zoomed = null;
     const edge = (box, end) => Number(box.dataset.left) + (end ? Number(box.dataset.width) : 0);
     const twins = box => boxes.filter(other => other.dataset.path === box.dataset.path);
@@ -55,10 +67,7 @@
         const text = box.firstElementChild; // the name stays in sight while its box begins left of the view
         text.style.marginLeft = edge(box) < low && edge(box, true) > low ? `${Math.min(low - edge(box), 50 / scale) / Math.min(edge(box, true) - Math.max(edge(box), low - 50 / scale), 200 / scale) * 100}%` : "";
       }
-      ticks.forEach((tick, index) => {
-        const at = low + (high - low) * index / (ticks.length - 1), ms = at * span / 100;
-        tick.textContent = ms.toFixed(digits(high * span / 100)) + (index === ticks.length - 1 ? " ms" : "");
-      });
+      ticks(low, high);
     };
     const zoom = box => {
       const all = box ? twins(box) : [];

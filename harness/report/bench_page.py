@@ -1,0 +1,172 @@
+"""The report of one launch (`stepduel bench`): where the step goes, and what is wasted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from harness.analysis.analyze import TraceAnalysis
+from harness.analysis.steps import PathSummary
+from harness.metrics import METRICS, milliseconds
+from harness.names import PATH_SEPARATOR
+from harness.report import figures
+from harness.report.page import Page, Section
+from harness.report.sections import environment, findings, gpu, headline, range_trees, ranges, reproduce, steps
+from harness.report.trace_page import TREE_NOTE, trees
+from harness.store import RunRecord, StepRecord
+
+MOST_RANGES: Final = 3
+LOG_LINES: Final = 12
+
+
+class Run(Protocol):
+    """What `stepduel bench` returns, as far as its report needs it. Reports lie below the commands that make them."""
+
+    @property
+    def run(self) -> RunRecord: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def warmup_steps(self) -> int: ...
+    @property
+    def steps(self) -> Sequence[StepRecord]: ...
+    @property
+    def ranges(self) -> Sequence[PathSummary]: ...
+    @property
+    def durations_ns(self) -> Sequence[int]: ...
+    @property
+    def step_median_ns(self) -> float | None: ...
+    @property
+    def tokens_per_s(self) -> float | None: ...
+    @property
+    def peak_memory_bytes(self) -> int | None: ...
+    @property
+    def log_tail(self) -> Sequence[str]: ...
+
+
+def render_bench(result: Run, analysis: TraceAnalysis | None = None) -> str:
+    """Return the report of one launch as one HTML file. `analysis` is of its trace, where there is one."""
+    run = result.run
+    found = findings.of_trace(analysis.findings) if analysis else findings.section(None, None)
+    return Page(
+        kind="Bench" if run.status == "completed" else "Failed bench",
+        heading=run.scenario,
+        lead=_lead(result),
+        sections=(
+            ranges.section(_rows(result.ranges), "Medians over the measured steps, each on its slowest rank."),
+            range_trees.section([] if analysis is None else trees(analysis), TREE_NOTE),
+            steps.section(_panels(result), "Steps of each rank in the order they ran, in milliseconds."),
+            gpu.section({} if analysis is None else {"": analysis}, run.device),
+            found,
+            environment.of_run(_facts(run)),
+            reproduce.section(*_reproduce(run)),
+        ),
+    ).render()
+
+
+def _lead(result: Run) -> Section:
+    run = result.run
+    description = f"{result.description}, {run.device or 'no device'}, {figures.plural(run.ranks, 'rank')}"
+    if run.status == "failed":
+        lines = [run.reason or "", *result.log_tail[-LOG_LINES:]]
+        return headline.section(
+            crumb=run.scenario,
+            description=description,
+            sentence="The launch failed.",
+            lines=lines,
+            pill="failed",
+            role="invalid",
+            tiles=_tiles(result),
+        )
+    step_ns = result.step_median_ns
+    sentence = "No step was measured." if step_ns is None else f"A step takes {milliseconds(step_ns)} ms."
+    return headline.section(crumb=run.scenario, description=description, sentence=sentence, tiles=_tiles(result))
+
+
+def _tiles(result: Run) -> list[headline.Tile]:
+    tiles: list[headline.Tile] = []
+    times_ns = sorted(result.durations_ns)
+    if result.step_median_ns is not None:
+        spread = f"{milliseconds(times_ns[0])} to {milliseconds(times_ns[-1])} ms"
+        steps_made = f"{figures.plural(len(times_ns), 'step')} after {result.warmup_steps} of warm-up"
+        value = f"{milliseconds(result.step_median_ns)} ms"
+        detail = f"{spread} over {steps_made}"
+        tiles.append(headline.Tile(title="Step time, median", value=value, detail=detail, wide=True))
+    own = sorted(result.ranges, key=lambda item: -item.self_median_ms)[:MOST_RANGES]
+    if own:
+        rows = [(item.path, f"{milliseconds(item.self_median_ms * 1e6)} ms") for item in own]
+        tiles.append(headline.Tile(title="Most own time", rows=rows, detail="without the ranges inside", wide=True))
+    for title, name, value_of in (
+        ("Speed", "tokens_per_s", result.tokens_per_s),
+        ("Peak memory", "peak_memory_bytes", result.peak_memory_bytes),
+    ):
+        if value_of is not None:
+            tiles.append(headline.Tile(title=title, value=METRICS[name].text(value_of)))
+    losses = [step.loss for step in result.steps if step.rank == 0 and step.measured and step.loss is not None]
+    if losses:
+        tiles.append(headline.Tile(title="Loss", value=f"{losses[0]:.6g} → {losses[-1]:.6g}", detail="first to last"))
+    return tiles
+
+
+def _rows(summaries: Sequence[PathSummary]) -> list[ranges.RangeRow]:
+    """Depths come from the other paths: a name can hold the separator itself."""
+    known = {summary.path for summary in summaries}
+    rows = []
+    for summary in summaries:
+        above = [path for path in known if summary.path.startswith(path + PATH_SEPARATOR)]
+        parent = max(above, key=len, default="")
+        rows.append(
+            ranges.RangeRow(
+                name=summary.path[len(parent) + len(PATH_SEPARATOR) :] if parent else summary.path,
+                depth=len(above),
+                calls=summary.calls_per_step,
+                median_ns=summary.median_ms * 1e6,
+                p90_ns=summary.p90_ms * 1e6,
+                self_ns=summary.self_median_ms * 1e6,
+                moved_bytes=summary.moved_bytes_per_step,
+            )
+        )
+    return rows
+
+
+def _panels(result: Run) -> list[steps.Panel]:
+    by_rank: dict[int, list[StepRecord]] = {}
+    for step in result.steps:
+        by_rank.setdefault(step.rank, []).append(step)
+    lines = [
+        steps.Line(side="head", rank=rank, order=[s.sequence for s in own], times_ns=[s.duration_ns for s in own])
+        for rank, own in sorted(by_rank.items())
+    ]
+    return [steps.Panel(title="One launch", warmup=result.warmup_steps, lines=lines)] if lines else []
+
+
+def _facts(run: RunRecord) -> list[tuple[str, str]]:
+    code = run.revision or run.subject
+    return [
+        ("code", f"{code}{' with uncommitted changes' if run.dirty else ''}"),
+        ("device", run.device or "none"),
+        ("ranks", str(run.ranks)),
+        ("collector", run.collector),
+        ("load before it", f"{run.load_average:.1f}"),
+        *((f"engine’s {package}", version) for package, version in sorted(run.engine_versions.items())),
+        *((f"engine: {key}", str(value)) for key, value in run.engine.items()),
+        ("measured with", f"stepduel {run.harness_version}"),
+        ("run", f"{run.id}, scenario hash {run.scenario_hash}"),
+    ]
+
+
+def _reproduce(run: RunRecord) -> tuple[list[tuple[str, str]], list[reproduce.File]]:
+    steps_asked = run.scenario_document.get("run", {}).get("steps")
+    command = ["stepduel", "bench", run.scenario, "--ranks", str(run.ranks), "--collector", run.collector]
+    command += [] if steps_asked is None else ["--steps", str(steps_asked)]
+    commands = [("Measure again:", shlex.join(command))]
+    if run.trace is not None:
+        read = shlex.join(["stepduel", "analyze", run.trace])
+        commands.append(("Read its trace, from within the reports folder:", read))
+    files = [
+        reproduce.File(label=label, path=path)
+        for label, path in (("Trace", run.trace), ("Logs", f"{run.logs}/" if run.logs else None))
+        if path
+    ]
+    return commands, files

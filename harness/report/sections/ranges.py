@@ -1,0 +1,75 @@
+"""Where a step's time goes, range by range, as a table with the share of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from harness.metrics import bytes_text, count_text, milliseconds, percent
+from harness.report.page import Section, draw
+from harness.report.page import name as shown
+from harness.report.tables import Column, Row, numbers, table
+
+MOST_ROWS: Final = 400
+
+TEMPLATE: Final = """
+<p>{{ note }}</p>
+{% if table %}
+{{ table }}
+{% if left_out %}
+<p class="note">{{ left_out }} more ranges are in the trace.</p>
+{% endif %}
+{% else %}
+<p class="nothing">Nothing was traced.</p>
+{% endif %}
+"""
+_NAME: Final = Markup('<span class="indent" style="padding-left:{}rem"></span>{}')
+_SHARE: Final = Markup('{}<span class="bar" style="--share:{}%"></span>')
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeRow:
+    """One range path, times of a typical step. None where nothing is known."""
+
+    name: str
+    depth: int
+    calls: float
+    median_ns: float
+    p90_ns: float
+    self_ns: float
+    gpu_ns: float | None = None
+    moved_bytes: float | None = None
+
+
+def section(rows: Sequence[RangeRow], note: str) -> Section:
+    """Return the table; rows come depth first."""
+    html = draw(TEMPLATE, note=note, table=_table(rows) if rows else None, left_out=max(len(rows) - MOST_ROWS, 0))
+    return Section(anchor="ranges", title="Where the step goes", html=html)
+
+
+def _table(rows: Sequence[RangeRow]) -> Markup:
+    gpu, moved = any(row.gpu_ns for row in rows), any(row.moved_bytes for row in rows)
+    columns = [Column(title="Range", kind="path"), *numbers("Calls", "Median ms", "p90 ms", "Own ms", "Share")]
+    columns += [*numbers(*["GPU ms"] * gpu), *numbers(*["Moved"] * moved)]
+    whole_ns = max((row.median_ns for row in rows if row.depth == 0), default=0.0)
+    return table("Ranges of a typical step", columns, [_row(row, whole_ns, gpu, moved) for row in rows[:MOST_ROWS]])
+
+
+def _row(row: RangeRow, whole_ns: float, gpu: bool, moved: bool) -> Row:
+    share = row.median_ns / whole_ns if whole_ns else 0.0
+    cells: list[str | Markup] = [
+        _NAME.format(row.depth, shown(row.name, 90)),
+        count_text(row.calls),
+        milliseconds(row.median_ns),
+        milliseconds(row.p90_ns),
+        milliseconds(row.self_ns),
+        _SHARE.format(percent(share), round(100 * min(share, 1.0), 1)),
+    ]
+    if gpu:
+        cells.append("" if row.gpu_ns is None else milliseconds(row.gpu_ns))
+    if moved:
+        cells.append("" if row.moved_bytes is None else bytes_text(row.moved_bytes))
+    return Row(cells=cells)

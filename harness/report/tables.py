@@ -1,0 +1,79 @@
+"""Tables that scroll by themselves where the page is too narrow for them, with headers a screen reader can use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from markupsafe import Markup
+
+from harness.report.page import draw
+
+TEMPLATE: Final = """
+<div class="scroll" role="region" aria-label="{{ label }}" tabindex="0">
+<table>
+<thead><tr>
+{% for column in columns %}
+<th scope="col" class="{{ column.kind }}">{{ column.title }}</th>
+{% endfor %}
+</tr></thead>
+<tbody>
+{% for row in rows %}
+<tr class="{{ row.role }}">{{ cells(row) }}</tr>
+{% endfor %}
+</tbody>
+{% if foot %}
+<tfoot><tr>{{ cells(foot) }}</tr></tfoot>
+{% endif %}
+</table>
+</div>
+"""
+FACTS: Final = """
+<div class="scroll" role="region" aria-label="{{ label }}" tabindex="0">
+<table class="facts"><tbody>
+{% for fact in facts %}
+<tr><th scope="row">{{ fact[0] | name }}</th><td>{{ fact[1] | name(400) }}</td></tr>
+{% endfor %}
+</tbody></table>
+</div>
+"""
+_CELL: Final = Markup('<td class="{}">{}</td>')
+_ROW_HEADER: Final = Markup('<th scope="row" class="{}">{}</th>')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column: `n` holds numbers, `path` names of ranges and the like, `name` text for people."""
+
+    title: str
+    kind: Literal["n", "path", "name"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row, its first cell its header. Cells that are not `Markup` are escaped; shorten names before."""
+
+    cells: Sequence[str | Markup]
+    role: str = ""
+
+
+def numbers(*titles: str) -> list[Column]:
+    """Return columns of numbers."""
+    return [Column(title=title, kind="n") for title in titles]
+
+
+def table(label: str, columns: Sequence[Column], rows: Sequence[Row], foot: Row | None = None) -> Markup:
+    """Return a table. `label` says what it holds, for who cannot see where it stands."""
+
+    def cells(row: Row) -> Markup:
+        kinds = [column.kind for column in columns]
+        first, *rest = zip(kinds, row.cells, strict=True)
+        return _ROW_HEADER.format(*first) + Markup("").join(_CELL.format(*cell) for cell in rest)
+
+    return draw(TEMPLATE, label=label, columns=columns, rows=rows, foot=foot, cells=cells)
+
+
+def facts(label: str, rows: Sequence[tuple[str, str]]) -> Markup:
+    """Return names and values, one a row."""
+    return draw(FACTS, label=label, facts=rows)
