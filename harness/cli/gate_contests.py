@@ -20,6 +20,8 @@ from harness.store import Baselines, Store, check_writable
 from harness.subject import TreeCache
 from harness.subject.git import merge_base
 
+SHORT_HASH = 12
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -63,7 +65,7 @@ def _contests(request: Request, trees: TreeCache) -> Iterator[Contest]:
 def _opponents(request: Request) -> Iterator[tuple[str, Against, str]]:
     """Yield (scenario, which kind of base, its revision)."""
     policy = request.policy
-    base = policy.base or merge_base(request.repo)
+    base = policy.base or merge_base(request.repo)[:SHORT_HASH]
     check_writable(request.reports / RESULTS)
     for scenario in _chosen(request):
         yield scenario, "base", base
@@ -90,7 +92,7 @@ def _pinned(scenario: str, request: Request) -> str:
             f"{request.policy.source}: max_creep of {scenario} needs a pinned baseline in "
             f"{request.reports / RESULTS}: stepduel baseline set {scenario} REVISION"
         )
-    return baseline.revision
+    return baseline.revision[:SHORT_HASH]
 
 
 def _contest(request: Request, scenario: str, against: Against, base: str, alpha: float, trees: TreeCache) -> Contest:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from harness.cli.output import clean, print_json, stdout_console
 from harness.gating import GateResult, Judgement, Result
+from harness.gating.decision import change
 from harness.gating.document import document
 from harness.metrics import milliseconds, percent
 
@@ -44,7 +45,7 @@ def _table(judgements: Sequence[Judgement]) -> Table:
         table.add_row(
             clean(judgement.contest.name),
             Text(judgement.result, style=STYLES.get(judgement.result, "bold magenta")),
-            "" if ratio is None else f"{ratio - 1:+.1%}",
+            "" if ratio is None else change(ratio),
             percent(judgement.contest.max_slowdown),
             "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}",
             clean(judgement.detail),

@@ -105,6 +105,11 @@ class GateResult:
         return f"{self.result.upper()}: {len(named)} of {whole} ({', '.join(named)})"
 
 
+def change(ratio: float) -> str:
+    """Return head/base as the change it means, as a verdict's line writes it: 1.031 is `+3.1 %`."""
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
 def judge(outcomes: Sequence[Outcome], policy: Policy) -> GateResult:
     """Return what the outcomes of all duels of a gate mean under its policy."""
     adjusted = holm([_p_slower(outcome.comparison) for outcome in outcomes])
@@ -160,10 +165,11 @@ def _decided(contest: Contest, comparison: Comparison, adjusted_p: float, policy
     if last is None or verdict.ratio is None:
         return Result.UNDECIDED, verdict.next_step or "too few launch pairs for a first look"
     if last.mean >= last.smallest_effect and adjusted_p <= policy.alpha:
-        return Result.REGRESSION, f"{verdict.ratio - 1:+.1%}, limit {percent(contest.max_slowdown)}"
+        return Result.REGRESSION, f"{change(verdict.ratio)}, limit {percent(contest.max_slowdown)}"
     # The rule's own `same` and `faster` are passes; so is a head that is surely not slower, whatever else it may be.
     if verdict.state in (State.SAME, State.FASTER) or last.pass_high < last.margin:
-        return Result.PASS, f"at most {math.expm1(last.pass_high):+.1%}, limit {percent(contest.max_slowdown)}"
+        most = change(math.exp(last.pass_high))
+        return Result.PASS, f"at most {most}, limit {percent(contest.max_slowdown)}"
     if verdict.reason is Reason.MORE_PAIRS:
         return Result.UNDECIDED, f"time ran out: {verdict.next_step}"
     return Result.UNDECIDED, verdict.next_step or "significant alone, but not among so many duels"

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from harness.comparison import Comparison
-from harness.gating.decision import GateResult, Judgement, Result
+from harness.gating.decision import GateResult, Judgement, Result, change
 from harness.metrics import bytes_text, milliseconds, percent
 from harness.names import PATH_SEPARATOR, STEP
+from harness.report.figures import signed_ms
 from harness.visible import shortened
 
 MARKER: Final = "<!-- stepduel gate -->"
@@ -71,8 +72,8 @@ def _change(comparison: Comparison) -> str:
     verdict = comparison.verdict
     assert verdict.ratio is not None
     if verdict.ci is None:
-        return f"{verdict.ratio - 1:+.1%}"
-    return f"{verdict.ratio - 1:+.1%} [{verdict.ci[0] - 1:+.1%}, {verdict.ci[1] - 1:+.1%}]"
+        return change(verdict.ratio)
+    return f"{change(verdict.ratio)} [{change(verdict.ci[0])}, {change(verdict.ci[1])}]"
 
 
 def _memory(comparison: Comparison) -> str:
@@ -105,13 +106,13 @@ def _ranges(comparison: Comparison) -> Iterable[str]:
     yield "| range (self time) | base ms | head ms | Δ ms | 95 % interval |"
     yield "|---|--:|--:|--:|--:|"
     for part in moved[:MOST_RANGES]:
-        interval = "" if part.ci_ns is None else f"[{_signed(part.ci_ns[0])}, {_signed(part.ci_ns[1])}]"
+        interval = "" if part.ci_ns is None else f"[{signed_ms(part.ci_ns[0])}, {signed_ms(part.ci_ns[1])}]"
         name = code(part.path.removeprefix(f"{STEP}{PATH_SEPARATOR}"), 120)
-        figures = f"{milliseconds(part.base_ns)} | {milliseconds(part.head_ns)} | {_signed(part.delta_ns)}"
+        figures = f"{milliseconds(part.base_ns)} | {milliseconds(part.head_ns)} | {signed_ms(part.delta_ns)}"
         yield f"| {name} | {figures} | {interval} |"
     if len(moved) > MOST_RANGES:
         rest = sum(part.delta_ns for part in moved[MOST_RANGES:])
-        yield f"| {len(moved) - MOST_RANGES} others | | | {_signed(rest)} | |"
+        yield f"| {len(moved) - MOST_RANGES} others | | | {signed_ms(rest)} | |"
 
 
 def _work(comparison: Comparison) -> str:
@@ -121,7 +122,3 @@ def _work(comparison: Comparison) -> str:
     if not work.steps_compared:
         return "Same work: the engine reports no losses to compare."
     return f"Same work: losses agree over {work.steps_compared} steps (tolerance {work.tolerance:g})."
-
-
-def _signed(ns: float) -> str:
-    return f"{'-' if ns < 0 else '+'}{milliseconds(abs(ns))}"

@@ -1,0 +1,143 @@
+"""Comparisons and contests made up from launch pairs of known times, for tests of what the gate makes of them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from harness.comparison import Comparison, Memory, RangePart, SameWork, Side
+from harness.duel import DuelPlan, DuelSide
+from harness.gate import Objection, decide
+from harness.gating import Contest
+from harness.scenario import CompareSettings, RunSettings, Scenario
+from harness.stats.paired import StepPairs
+from harness.stats.sequential import Rule
+from harness.store import DuelRecord
+from harness.subject import Subject
+
+STEP_NS = 100_000_000
+
+
+def side(name: str, subject: str = "main") -> Side:
+    return Side(
+        name=name,
+        subject=subject,
+        revision="f" * 40,
+        dirty=False,
+        overrides=(),
+        versions={},
+        step_ns=float(STEP_NS),
+        peak_memory_bytes=None,
+        rss_bytes=None,
+    )
+
+
+def comparison(
+    differences: list[float],
+    *,
+    limit: float = 0.05,
+    alpha: float = 0.01,
+    looks: tuple[int, ...] = (4,),
+    objection: Objection | None = None,
+    memory: tuple[int, int] | None = None,
+    path: str = "step/load",
+    head: str = "main",
+) -> Comparison:
+    """A comparison of launch pairs that differ by these fractions of a step."""
+    rule = Rule(looks=looks, min_effect=limit, margin=limit, alpha=alpha)
+    base = np.full((10, 1), STEP_NS)
+    pairs = [StepPairs(base_ns=base, head_ns=np.round(base * (1 + share))) for share in differences]
+    verdict = decide(pairs, rule, objection=objection)
+    grown_ns = (math.fsum(differences) / len(differences) if differences else 0.0) * STEP_NS
+    part = RangePart(
+        path=path, base_ns=1e6, head_ns=1e6 + grown_ns, delta_ns=grown_ns, ci_ns=None, q=0.01, significant=True
+    )
+    return Comparison(
+        duel=duel_record(),
+        environment={},
+        base=side("base"),
+        head=side("head", head),
+        rule=rule,
+        prior=None,
+        verdict=verdict,
+        ranges=(part,),
+        same_work=SameWork(identical=True, steps_compared=40, max_abs_diff=0.0, tolerance=0.0, parting=None),
+        memory=None
+        if memory is None
+        else Memory(
+            base_peak_bytes=memory[0],
+            head_peak_bytes=memory[1],
+            base_rss_bytes=None,
+            head_rss_bytes=None,
+            limit_bytes=0,
+            exceeded=False,
+        ),
+        pairs=(),
+    )
+
+
+def duel_record() -> DuelRecord:
+    return DuelRecord(
+        id="20260101-000000-000-abcdef",
+        kind="compare",
+        started_at="2026-01-01T00:00:00+00:00",
+        scenario="a",
+        scenario_hash="h",
+        scenario_document={},
+        key="k",
+        base={},
+        head={},
+        environment_id="e",
+        collector="recorder",
+        interleave="steps",
+        ranks=1,
+        warmup_steps=1,
+        steps=10,
+        seed=0,
+        rule={},
+        prior=None,
+        status="completed",
+        reason=None,
+        objection=None,
+        detectable_effect=None,
+        device="cpu",
+        explanation=None,
+        harness_version="0",
+        logs=None,
+    )
+
+
+def contest(name: str = "a", *, limit: float = 0.05, growth: float = 0.05) -> Contest:
+    scenario = Scenario(
+        name=name,
+        description="d",
+        factory="m:f",
+        run=RunSettings(),
+        engine={},
+        probes=(),
+        compare=CompareSettings(),
+        source=Path("a.toml"),
+    )
+    subject = Subject(name=".", engine_root=None, python=Path("python"), revision=None, dirty=None)
+    one = DuelSide(name="base", subject=subject, scenario=scenario, collector="recorder")
+    return Contest(
+        scenario=name,
+        against="base",
+        max_slowdown=limit,
+        max_memory_growth=growth,
+        plan=DuelPlan(
+            kind="compare",
+            scenario=scenario,
+            base=one,
+            head=one,
+            rule=Rule(),
+            steps=None,
+            interleave="steps",
+            seed=0,
+            budget_s=None,
+            explain=None,
+            reports=Path("reports"),
+        ),
+    )

@@ -1,0 +1,129 @@
+"""What duels of known differences mean for a gate, alone and together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged import comparison, contest
+
+from harness.errors import LaunchError, UsageError
+from harness.gate import Objection, Reason
+from harness.gating import GateResult, Limits, Outcome, Policy, Result, judge
+from harness.stats.multiple import holm
+
+POLICY = Policy(source="p", scenarios=("a",), limits={"a": Limits()})
+SLOW = [0.20, 0.21, 0.19, 0.20]
+CALM = [0.01, 0.011, 0.009, 0.01]
+NOISY = [0.20, -0.15, 0.18, -0.1]
+
+
+def gate(*outcomes: Outcome, policy: Policy = POLICY) -> GateResult:
+    return judge(list(outcomes), policy)
+
+
+def test_a_slowdown_beyond_the_limit_is_a_regression_and_names_what_grew() -> None:
+    found = gate(Outcome(contest=contest(), comparison=comparison(SLOW)))
+    assert (found.result, found.exit_code) == (Result.REGRESSION, 1)
+    assert found.judgements[0].detail == "+20.0 %, limit 5.0 %"
+    assert [part.path for part in found.judgements[0].grown] == ["step/load"]
+    assert found.line == "REGRESSION: 1 of 1 (a)"
+
+
+def test_a_significant_slowdown_within_the_limit_passes() -> None:
+    found = gate(Outcome(contest=contest(), comparison=comparison(CALM)))
+    assert (found.result, found.exit_code) == (Result.PASS, 0)
+    assert found.judgements[0].adjusted_p is not None
+    assert found.judgements[0].adjusted_p < 0.01
+
+
+def test_a_head_that_is_faster_passes_even_where_the_rule_has_no_name_for_it() -> None:
+    # The interval leaves the margin on the good side, and the estimate has not reached `faster` by the limit.
+    between = comparison([-0.044, -0.056, -0.036, -0.042])
+    assert between.verdict.state.value == "undecided"
+    found = gate(Outcome(contest=contest(), comparison=between))
+    assert found.result is Result.PASS
+
+
+@pytest.mark.parametrize(("means", "code", "counts"), [("fail", 3, True), ("pass", 0, False)])
+def test_undecided_means_what_the_policy_says(means: str, code: int, counts: bool) -> None:
+    policy = replace(POLICY, undecided="fail" if means == "fail" else "pass")
+    found = gate(Outcome(contest=contest(), comparison=comparison(NOISY)), policy=policy)
+    assert found.exit_code == code
+    assert found.judgements[0].result is Result.UNDECIDED
+    assert found.judgements[0].counts is counts
+
+
+def test_too_few_pairs_are_undecided_however_far_apart() -> None:
+    found = gate(Outcome(contest=contest(), comparison=comparison([0.5, 0.5001])))
+    assert found.result is Result.UNDECIDED
+
+
+def test_what_is_invalid_never_passes() -> None:
+    objection = Objection(reason=Reason.DIFFERENT_WORK, detail="losses part")
+    policy = replace(POLICY, undecided="pass")
+    for broken in (comparison(CALM, objection=objection), comparison([]), comparison([0.0] * 4)):
+        found = gate(Outcome(contest=contest(), comparison=broken), policy=policy)
+        assert (found.result, found.exit_code) == (Result.INVALID, 3)
+
+
+@pytest.mark.parametrize(("head", "result"), [(105_000_000, Result.PASS), (105_000_001, Result.REGRESSION)])
+def test_memory_has_a_plain_threshold(head: int, result: Result) -> None:
+    found = gate(Outcome(contest=contest(), comparison=comparison(CALM, memory=(100_000_000, head))))
+    assert found.result is result
+
+
+def test_memory_of_an_undecided_duel_still_counts() -> None:
+    policy = replace(POLICY, undecided="pass")
+    found = gate(Outcome(contest=contest(), comparison=comparison(NOISY, memory=(10**8, 2 * 10**8))), policy=policy)
+    assert found.exit_code == 1
+
+
+def test_the_worst_result_is_the_answer_whatever_the_order() -> None:
+    outcomes = {
+        1: Outcome(contest=contest("slow"), comparison=comparison(SLOW, alpha=0.01 / 5)),
+        4: Outcome(contest=contest("dead"), problem=LaunchError("rank 0 raised")),
+        2: Outcome(contest=contest("lost"), problem=UsageError("no such thing")),
+        3: Outcome(contest=contest("noisy"), comparison=comparison(NOISY)),
+        0: Outcome(contest=contest("calm"), comparison=comparison(CALM)),
+    }
+    order = (1, 4, 2, 3, 0)
+    for count in range(1, 6):
+        for some in itertools.combinations(order, count):
+            for shuffled in (some, some[::-1]):
+                assert gate(*(outcomes[code] for code in shuffled)).exit_code == some[0]
+
+
+def test_an_interrupted_gate_ends_with_130() -> None:
+    outcomes = [Outcome(contest=contest(), problem=KeyboardInterrupt("interrupted"))]
+    assert gate(*outcomes, Outcome(contest=contest(), comparison=comparison(SLOW))).exit_code == 130
+
+
+@given(st.lists(st.floats(min_value=1e-6, max_value=1), min_size=1, max_size=6), st.sampled_from([0.01, 0.05]))
+def test_regressions_are_those_that_holm_rejects(p_values: list[float], alpha: float) -> None:
+    slow = comparison(SLOW)
+    outcomes = [
+        Outcome(contest=contest(f"s{index}"), comparison=replace(slow, verdict=replace(slow.verdict, p=p)))
+        for index, p in enumerate(p_values)
+    ]
+    found = judge(outcomes, replace(POLICY, alpha=alpha))
+    rejected = [bool(q <= alpha) for q in holm(p_values)]
+    assert [judgement.result is Result.REGRESSION for judgement in found.judgements] == rejected
+    assert [judgement.result for judgement in found.judgements if judgement.result is not Result.REGRESSION] == [
+        Result.UNDECIDED
+    ] * (len(p_values) - sum(rejected)), "slow but not significant is neither a pass nor a regression"
+
+
+def test_a_duel_that_failed_is_a_test_without_evidence() -> None:
+    slow = comparison(SLOW)
+    p = 0.008
+    outcome = Outcome(contest=contest(), comparison=replace(slow, verdict=replace(slow.verdict, p=p)))
+    assert gate(outcome).result is Result.REGRESSION
+    both = gate(outcome, Outcome(contest=contest("dead"), problem=LaunchError("x")))
+    assert both.judgements[0].adjusted_p is not None
+    assert math.isclose(both.judgements[0].adjusted_p, 2 * p)
+    assert both.judgements[0].result is Result.UNDECIDED
