@@ -14,7 +14,7 @@ from harness.analysis.difference import NO_VERDICT, DiffSide, TraceDiff
 from harness.comparison.evidence import TreeRange
 from harness.metrics import milliseconds, percent
 from harness.report import figures
-from harness.report.page import Page, names
+from harness.report.page import Page, Section, names
 from harness.report.sections import attribution, environment, findings, gpu, headline, range_trees, ranges, reproduce
 from harness.report.sections import steps as run_order
 
@@ -108,7 +108,7 @@ def trees(found: TraceAnalysis) -> list[range_trees.Tree]:
     return [range_trees.Tree(side="", caption=f"over {figures.plural(kept, 'step')}", ranges=items)]
 
 
-def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> headline.Section:
+def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
     info, trace, slowest = found.trace.info, found.trace, found.slowest_rank
     captured = f"{(trace.last_ns - trace.first_ns) / 1e9:,.3f} s captured"
     writer = f"nsys {info.nsys_version}" if info.nsys_version else info.collector
@@ -145,7 +145,7 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> headline.Sectio
     )
 
 
-def _diff_lead(found: TraceDiff, sides: Sequence[str]) -> headline.Section:
+def _diff_lead(found: TraceDiff, sides: Sequence[str]) -> Section:
     share = f" ({figures.signed_percent(found.delta_ns / found.base.step_ns)})" if found.base.step_ns else ""
     moved = [(part.path, f"{figures.signed_ms(part.delta_ns)} ms") for part in found.parts if part.delta_ns]
     return headline.section(
