@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cached_property
+from typing import Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from harness import names
 from harness.trace import schema
@@ -28,6 +30,8 @@ from harness.trace.model import (
     Trace,
     TraceInfo,
 )
+
+_Number = TypeVar("_Number", np.int64, np.int32, np.int8)
 
 Columns = dict[str, Int64Array]
 """One array a field, all of one length."""
@@ -79,15 +83,17 @@ class Export:
     def tables(self) -> tuple[Columns, ...]:
         return self.nvtx, self.kernels, self.memcpys, self.memsets, self.graphs, self.api, self.syncs
 
-    def global_pids(self, *, gpu_only: bool = False) -> set[int]:
-        """Processes with ranges, GPU work or API calls, or those with GPU work alone."""
-        found: set[int] = set()
-        for table in (self.kernels, self.memcpys, self.memsets, self.graphs):
-            found.update(np.unique(table["global_pid"]).tolist())
-        if not gpu_only:
-            for table in (self.nvtx, self.api):
-                found.update(np.unique(table["global_tid"] & schema.GLOBAL_PID_MASK).tolist())
-        return found
+    @cached_property
+    def gpu_pids(self) -> set[int]:
+        """Processes with GPU work."""
+        tables = (self.kernels, self.memcpys, self.memsets, self.graphs)
+        return {pid for table in tables for pid in np.unique(table["global_pid"]).tolist()}
+
+    @cached_property
+    def pids(self) -> set[int]:
+        """Processes with ranges, GPU work or API calls."""
+        tids = {tid for table in (self.nvtx, self.api) for tid in np.unique(table["global_tid"]).tolist()}
+        return self.gpu_pids | {tid & schema.GLOBAL_PID_MASK for tid in tids}
 
 
 def assemble(exports: Sequence[Export], interner: Interner) -> Trace:
@@ -254,31 +260,35 @@ def _marks(nvtx: Columns, payload: FloatArray) -> NvtxMarks:
 
 def _operations(exports: Sequence[Export]) -> GpuOperations:
     kinds = ((KERNEL, "kernels"), (MEMCPY, "memcpys"), (MEMSET, "memsets"), (GRAPH, "graphs"))
-    parts = [(kind, getattr(export, table)) for kind, table in kinds for export in exports]
+    parts: list[tuple[int, Columns]] = [(kind, getattr(export, table)) for kind, table in kinds for export in exports]
     lengths = [len(part["start_ns"]) for _, part in parts]
 
-    def column(field: str, default: int) -> Int64Array:
+    def column(field: str, default: int, dtype: type[_Number]) -> npt.NDArray[_Number]:
+        # Narrowed before it is put together and in order: most of these columns are constant.
         return np.concatenate(
-            [part.get(field, np.full(length, default)) for (_, part), length in zip(parts, lengths, strict=True)]
+            [
+                part[field].astype(dtype) if field in part else np.full(length, default, dtype=dtype)
+                for (_, part), length in zip(parts, lengths, strict=True)
+            ]
         )
 
-    kind = np.concatenate([np.full(length, kind) for (kind, _), length in zip(parts, lengths, strict=True)])
-    start = column("start_ns", 0)
+    kind = np.concatenate([np.full(length, kind, np.int8) for (kind, _), length in zip(parts, lengths, strict=True)])
+    start = column("start_ns", 0, np.int64)
     order = np.argsort(start, kind="stable")
     start = start[order]
     return GpuOperations(
-        kind=kind[order].astype(np.int8),
+        kind=kind[order],
         start_ns=start,
-        end_ns=np.maximum(column("end_ns", 0)[order], start),
-        name_id=column("name_id", NO_NAME)[order].astype(np.int32),
-        global_pid=column("global_pid", 0)[order],
-        correlation_id=column("correlation_id", -1)[order],
-        device_id=column("device_id", -1)[order].astype(np.int32),
-        stream_id=column("stream_id", -1)[order],
-        bytes=column("bytes", 0)[order],
-        copy_kind=column("copy_kind", -1)[order].astype(np.int8),
-        src_kind=column("src_kind", -1)[order].astype(np.int8),
-        dst_kind=column("dst_kind", -1)[order].astype(np.int8),
+        end_ns=np.maximum(column("end_ns", 0, np.int64)[order], start),
+        name_id=column("name_id", NO_NAME, np.int32)[order],
+        global_pid=column("global_pid", 0, np.int64)[order],
+        correlation_id=column("correlation_id", -1, np.int64)[order],
+        device_id=column("device_id", -1, np.int32)[order],
+        stream_id=column("stream_id", -1, np.int64)[order],
+        bytes=column("bytes", 0, np.int64)[order],
+        copy_kind=column("copy_kind", -1, np.int8)[order],
+        src_kind=column("src_kind", -1, np.int8)[order],
+        dst_kind=column("dst_kind", -1, np.int8)[order],
     )
 
 
@@ -290,11 +300,11 @@ def _processes(exports: Sequence[Export], marks: NvtxMarks, strings: Sequence[st
     """
     source_of: dict[int, int] = {}
     for source, export in enumerate(exports):
-        for pid in sorted(export.global_pids()):
+        for pid in sorted(export.pids):
             source_of.setdefault(pid, source)
     told = {pid: rank for export in exports for pid, rank in export.ranks.items()} | _marked_ranks(marks, strings)
     if not told:
-        working = set().union(*(export.global_pids(gpu_only=True) for export in exports)) or set(source_of)
+        working = set().union(*(export.gpu_pids for export in exports)) or set(source_of)
         ordered = sorted(working, key=lambda pid: (source_of[pid], pid))
         told = {pid: rank for rank, pid in enumerate(ordered)}
     found = [

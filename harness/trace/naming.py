@@ -15,7 +15,7 @@ import numpy as np
 from harness.trace.model import NO_NAME, Int32Array
 
 # torch/csrc/autograd/profiler: getNvtxStr appends these, in this order, each only where it is known.
-_EMIT_NVTX = re.compile(r",\s(?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
+_EMIT_NVTX = (", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = ")
 _NUMBER = re.compile(r"\d+")
 _API_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 # Control characters (escape sequences begin with one) and marks that turn the direction of text.
@@ -24,8 +24,10 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u
 
 def range_name(name: str) -> str:
     """`name` without what makes one call of a range differ from the next; `?` for a name that is empty."""
-    stripped = _EMIT_NVTX.sub("", name) if " = " in name else name
-    return stripped.strip() or "?"
+    if " = " in name:
+        for decoration in _EMIT_NVTX:
+            name = name.partition(decoration)[0]
+    return name.strip() or "?"
 
 
 def folded(name: str) -> str:

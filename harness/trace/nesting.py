@@ -222,30 +222,47 @@ def path_table(parent: Int64Array, name_rows: Int32Array, names: Sequence[str]) 
     return path_id, PathTable(parent=tuple(parents), name=tuple(leaf), text=tuple(text))
 
 
-def innermost(ranges: NvtxRanges, nesting: Nesting, global_tid: Int64Array, time_ns: Int64Array) -> Int64Array:
-    """The tightest range around each (thread, time), detached ones left out; ROOT where there is none.
+class RangeFinder:
+    """Finds the tightest range around moments on threads; made once for many questions. Detached ranges are left out.
 
     At the instant where one range ends and the next begins, the next is meant.
     """
-    placed = np.flatnonzero(~nesting.detached)
-    found = np.full(len(time_ns), ROOT, dtype=np.int64)
-    if not len(placed) or not len(time_ns):
-        return found
-    threads, thread = np.unique(ranges.global_tid[placed], return_inverse=True)
-    order = np.argsort(thread, kind="stable")
-    placed, thread = placed[order], thread[order]
-    start, _ = thread_times(thread, len(threads), ranges.start_ns[placed], ranges.end_ns[placed])
-    asked = np.minimum(np.searchsorted(threads, global_tid), len(threads) - 1)
-    first_ns, last_ns = int(ranges.start_ns[placed].min()), int(ranges.end_ns[placed].max())
-    known = (threads[asked] == global_tid) & (time_ns >= first_ns) & (time_ns <= last_ns)
-    key = asked * (last_ns - first_ns + 1) + (time_ns - first_ns)
-    position = np.searchsorted(start, key, side="right") - 1
-    known &= (position >= 0) & (thread[np.maximum(position, 0)] == asked)
-    found[known] = placed[position[known]]
-    # The last range to begin may have ended; then what is still open is among its ancestors.
-    while True:
-        over = np.flatnonzero(found != ROOT)
-        over = over[ranges.end_ns[found[over]] < time_ns[over]]
-        if not len(over):
+
+    def __init__(self, ranges: NvtxRanges, nesting: Nesting) -> None:
+        placed = np.flatnonzero(~nesting.detached)
+        self._threads, thread = np.unique(ranges.global_tid[placed], return_inverse=True)
+        order = np.argsort(thread, kind="stable")
+        self._placed, self._thread = placed[order], thread[order]
+        starts, ends = ranges.start_ns[self._placed], ranges.end_ns[self._placed]
+        self._starts, _ = thread_times(self._thread, len(self._threads), starts, ends)
+        self._first_ns = int(starts.min()) if len(placed) else 0
+        self._last_ns = int(ends.max()) if len(placed) else -1
+        self._end_ns = ranges.end_ns
+        self._parent = nesting.parent
+
+    def around(
+        self, global_tid: Int64Array | int, time_ns: Int64Array, until_ns: Int64Array | None = None
+    ) -> Int64Array:
+        """The tightest range around each moment, or around each stretch from `time_ns` to `until_ns`; ROOT for none."""
+        until_ns = time_ns if until_ns is None else until_ns
+        found = np.full(len(time_ns), ROOT, dtype=np.int64)
+        if not len(self._placed):
             return found
-        found[over] = nesting.parent[found[over]]
+        thread = np.minimum(np.searchsorted(self._threads, global_tid), len(self._threads) - 1)
+        known = (self._threads[thread] == global_tid) & (time_ns >= self._first_ns) & (until_ns <= self._last_ns)
+        key = time_ns + (thread * (self._last_ns - self._first_ns + 1) - self._first_ns)
+        position = np.searchsorted(self._starts, key, side="right") - 1
+        known &= (position >= 0) & (self._thread[np.maximum(position, 0)] == thread)
+        asked = np.flatnonzero(known)
+        found[asked] = self._placed[position[asked]]
+        # The last range to begin may end too soon; then the one looked for is among its ancestors.
+        while len(asked):
+            asked = asked[self._end_ns[found[asked]] < until_ns[asked]]
+            found[asked] = self._parent[found[asked]]
+            asked = asked[found[asked] != ROOT]
+        return found
+
+
+def innermost(ranges: NvtxRanges, nesting: Nesting, global_tid: Int64Array, time_ns: Int64Array) -> Int64Array:
+    """The tightest range around each (thread, time); ROOT for none. For one question; see `RangeFinder` for many."""
+    return RangeFinder(ranges, nesting).around(global_tid, time_ns)

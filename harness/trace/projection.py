@@ -23,7 +23,7 @@ import numpy as np
 
 from harness.trace import naming, schema
 from harness.trace.model import MEMCPY, BoolArray, Int64Array, NvtxRanges, Trace
-from harness.trace.nesting import ROOT, Nesting, innermost, levels
+from harness.trace.nesting import ROOT, Nesting, RangeFinder, levels
 
 Rule = Literal["thread", "process"]
 RULES: Final[tuple[Rule, ...]] = ("thread", "process")
@@ -105,18 +105,20 @@ def link(trace: Trace, nesting: Nesting) -> Links:
     events = np.concatenate((launched, len(call) + np.arange(len(sync_calls))))
     event_call = np.concatenate((call[launched], sync_calls))
     tid, start, end = (column[event_call] for column in (trace.api.global_tid, trace.api.start_ns, trace.api.end_ns))
-    found = _tightest(trace.ranges, nesting, tid, start, end)
+    finder = RangeFinder(trace.ranges, nesting)
     parts = [
-        _Pairs.of(found, events, same_thread=True),
+        _Pairs.of(finder.around(tid, start, end), events, same_thread=True),
         _detached_pairs(trace.ranges, nesting, events, tid, start, end),
     ]
     # By the process rule: the same search on each other thread of the process that has ranges.
-    for other in np.unique(trace.ranges.global_tid[~nesting.detached]).tolist():
-        pid = other & schema.GLOBAL_PID_MASK
-        asked = np.flatnonzero((tid & schema.GLOBAL_PID_MASK == pid) & (tid != other))
-        thread = np.full(len(asked), other, dtype=np.int64)
-        found = _tightest(trace.ranges, nesting, thread, start[asked], end[asked])
-        parts.append(_Pairs.of(found, events[asked], same_thread=False))
+    threads = np.unique(trace.ranges.global_tid[~nesting.detached])
+    pids = tid & schema.GLOBAL_PID_MASK
+    for pid in np.unique(threads & schema.GLOBAL_PID_MASK).tolist():
+        mine = np.flatnonzero(pids == pid)
+        for other in threads[threads & schema.GLOBAL_PID_MASK == pid].tolist():
+            asked = mine[tid[mine] != other]
+            found = finder.around(other, start[asked], end[asked])
+            parts.append(_Pairs.of(found, events[asked], same_thread=False))
     return Links(
         call=call,
         sync_calls=sync_calls,
@@ -217,17 +219,6 @@ class _Pairs:
         inside = found != ROOT
         rows = found[inside]
         return cls(range_row=rows, event=events[inside], same_thread=np.full(len(rows), same_thread))
-
-
-def _tightest(ranges: NvtxRanges, nesting: Nesting, tid: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
-    """The tightest placed range on each thread that contains [start, end]; ROOT for none."""
-    found = innermost(ranges, nesting, tid, start)
-    while True:
-        over = np.flatnonzero(found != ROOT)
-        over = over[ranges.end_ns[found[over]] < end[over]]
-        if not len(over):
-            return found
-        found[over] = nesting.parent[found[over]]
 
 
 def _detached_pairs(

@@ -34,6 +34,7 @@ _BATCH_ROWS: Final = 65_536
 _NO_PAYLOAD: Final = "-9e999"
 _PAYLOADS: Final = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
 _STRINGS_PER_QUERY: Final = 5_000
+_TABLE_IDS: Final = 8_000_000
 
 
 class _Column(NamedTuple):
@@ -207,17 +208,15 @@ class _Database:
 
     def _names(self, string_ids: Int64Array, interner: Interner) -> Int64Array:
         """Interned names of ids of StringIds; NO_NAME for ids that are not in it. Reads only those that are used."""
-        used = np.unique(string_ids[string_ids >= 0]) if len(string_ids) else string_ids
-        if not len(used) or not {"id", "value"} <= self._column_names("StringIds"):
+        if not len(string_ids) or not {"id", "value"} <= self._column_names("StringIds"):
             return np.full(len(string_ids), NO_NAME, dtype=np.int64)
-        found: dict[int, str] = {}
-        for first in range(0, len(used), _STRINGS_PER_QUERY):
-            ids = ", ".join(map(str, used[first : first + _STRINGS_PER_QUERY].tolist()))
-            found.update(self._probe.execute(f"SELECT id, CAST(value AS TEXT) FROM StringIds WHERE id IN ({ids})"))
-        name_of_used = np.full(len(used) + 1, NO_NAME, dtype=np.int64)
-        name_of_used[:-1] = [interner.add(found[i]) if found.get(i) is not None else NO_NAME for i in used.tolist()]
-        position = np.searchsorted(used, string_ids)
-        return name_of_used[np.where(string_ids >= 0, position, len(used))]
+        ids, slots = _distinct(string_ids)
+        texts: dict[int, str] = {}
+        for first in range(0, len(ids), _STRINGS_PER_QUERY):
+            some = ", ".join(map(str, ids[first : first + _STRINGS_PER_QUERY].tolist()))
+            texts.update(self._probe.execute(f"SELECT id, CAST(value AS TEXT) FROM StringIds WHERE id IN ({some})"))
+        names = [NO_NAME if (text := texts.get(one)) is None else interner.add(text) for one in ids.tolist()]
+        return np.array(names, dtype=np.int64)[slots]
 
     def _query(self, statement: str) -> pa.Table:
         with adbc_driver_manager.AdbcStatement(self._connection) as query:
@@ -273,6 +272,17 @@ def _numbers(column: pa.ChunkedArray, dtype: type[_Number]) -> npt.NDArray[_Numb
         values[first : first + len(chunk)] = raw[chunk.offset : chunk.offset + len(chunk)]
         first += len(chunk)
     return values
+
+
+def _distinct(ids: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The distinct ids, and where each of `ids` is among them. nsys counts ids up, so a table mostly spares a sort."""
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > _TABLE_IDS:
+        distinct, slots = np.unique(ids, return_inverse=True)
+        return distinct, slots
+    seen = np.zeros(high - low + 1, dtype=np.bool_)
+    seen[ids - low] = True
+    return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[ids - low]
 
 
 def _intern_texts(column: pa.ChunkedArray, interner: Interner) -> Int64Array:
