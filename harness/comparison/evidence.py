@@ -98,7 +98,7 @@ def median_step(steps: Iterable[DuelStepRecord], side: SideName) -> DuelStepReco
 
 
 def tree_of(ranges: Iterable[DuelRangeRecord], step: DuelStepRecord, order: Sequence[str] = ()) -> StepTree:
-    """Return the ranges of one step, depth first. Siblings follow `order`, then the worker's order, then the alphabet."""
+    """Return a step's ranges, depth first. Siblings follow `order`, then the worker's order, then the alphabet."""
     own = {
         record.path: record
         for record in ranges

@@ -3,7 +3,7 @@
 `render_…` return a whole HTML page as a string and `write_report` puts it on the disk. Equal input gives equal bytes.
 """
 
-from __future__ import github_annotations
+from __future__ import annotations
 
 from harness.report.annotations import github_annotations
 from harness.report.bench_page import render_bench

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from harness.report import figures
 from harness.report.page import Page, Section, draw
 from harness.report.page import name as shown
 from harness.report.sections import headline
@@ -44,7 +45,7 @@ class Entry:
 
 
 def find_reports(folder: Path) -> list[Entry]:
-    """Return the reports in `folder` and one level below, by name, newest name first. Other HTML files are no reports."""
+    """Return the reports in `folder` and one level below, by name, newest name first. Other HTML is left out."""
     files = [*folder.glob("*.html"), *folder.glob("*/*.html")]
     entries = []
     for file in sorted(files, key=lambda file: file.name, reverse=True):
@@ -68,9 +69,7 @@ def render_index(entries: Iterable[Entry], duels: Iterable[DuelRecord] = ()) -> 
     return Page(
         kind="Reports",
         heading="all reports",
-        lead=headline.section(
-            crumb="Reports", sentence=f"{len(listed)} reports" if rows else "No reports yet", tiles=[]
-        ),
+        lead=headline.section(crumb="Stepduel", sentence=figures.plural(len(listed), "report"), tiles=[]),
         sections=(Section(anchor="reports", title="All reports", html=html),),
     ).render()
 
