@@ -1,26 +1,17 @@
-"""What people and programs read of a result: HTML pages, Markdown, JUnit, annotations. Draws, never computes.
+"""HTML pages of duels, launches, traces and differences, each one self-contained file. Draws, never computes.
 
 `render_…` return a whole HTML page as a string and `write_report` puts it on the disk. Equal input gives equal bytes.
 """
 
 from __future__ import annotations
 
-from harness.report.annotations import github_annotations
 from harness.report.bench_page import render_bench
 from harness.report.comparison_page import render_comparison
 from harness.report.index_page import write_index
-from harness.report.junit import junit_xml
-from harness.report.markdown import comparison_markdown, gate_markdown
-from harness.report.outcome import Outcome
 from harness.report.trace_page import render_analysis, render_diff
 from harness.report.writing import write_report
 
 __all__ = [
-    "Outcome",
-    "comparison_markdown",
-    "gate_markdown",
-    "github_annotations",
-    "junit_xml",
     "render_analysis",
     "render_bench",
     "render_comparison",

@@ -75,7 +75,7 @@ def render_index(entries: Iterable[Entry], duels: Iterable[DuelRecord] = ()) -> 
 
 
 def write_index(folder: Path, duels: Iterable[DuelRecord] = ()) -> Path:
-    """Write the index of the reports that lie in `folder` and return its path. UsageError where it cannot be written."""
+    """Write the index of the reports in `folder` and return its path. UsageError where it cannot be written."""
     target = folder / INDEX
     write_report(target, render_index(find_reports(folder), duels))
     return target
