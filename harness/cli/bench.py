@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from harness import names
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
+from harness.errors import UsageError
 from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
 from harness.scenario import load_scenario
 from harness.subject import working_tree
@@ -32,6 +34,12 @@ WIDE = 110
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: engine.lora_rank=16.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Processes that torchrun starts; overrides run.ranks.")
 @click.option("--steps", type=click.IntRange(min=1), help="Measured steps; overrides run.steps.")
+@click.option(
+    "--python-functions-trace",
+    "functions",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Probe the functions in a JSON file of nsys' option of that name, too.",
+)
 @click.option(
     "--collector",
     type=click.Choice(["auto", "nsys", "kineto", "recorder", "none"]),
@@ -52,6 +60,7 @@ def bench(
     overrides: tuple[str, ...],
     ranks: int | None,
     steps: int | None,
+    functions: Path | None,
     collector: str,
     reports: Path,
     as_json: bool,
@@ -61,7 +70,8 @@ def bench(
     SCENARIO is a name (`stepduel scenarios` lists them) or the path of a TOML file.
     """
     given = {"run.ranks": ranks, "run.steps": steps}
-    scenario = load_scenario(name, [*overrides, *(f"{key}={value}" for key, value in given.items() if value)])
+    probes = [] if functions is None else _probe_overrides(functions)
+    scenario = load_scenario(name, [*probes, *overrides, *(f"{key}={value}" for key, value in given.items() if value)])
     subject = working_tree(scenario.factory, Path.cwd())
     from harness.bench import run_bench  # numpy and the trace reader with it: a mistyped name need not wait for them
 
@@ -72,6 +82,20 @@ def bench(
     else:
         _print(result)
     return result.exit_code
+
+
+def _probe_overrides(path: Path) -> list[str]:
+    """Return the functions in NVIDIA's annotation file as overrides that make each a probe."""
+    from harness.worker.plan import parse_probes
+
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, list):
+            raise UsageError(f"expected a list of objects, not {type(entries).__name__}")
+        probes = parse_probes(entries)
+    except (OSError, ValueError, UsageError) as error:
+        raise UsageError(f"{path}: not in the form of nsys --python-functions-trace: {error}") from error
+    return [f"probes.{probe.name}={json.dumps(probe.target)}" for probe in probes]
 
 
 @contextmanager

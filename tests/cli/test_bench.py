@@ -175,10 +175,21 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
 
 
 def test_the_table_fits_80_columns_and_says_what_matters(folder: Path) -> None:
-    done = bench(folder, "small", "--steps", "2")
+    nvidia = [
+        {
+            "domain": "x",
+            "color": "blue",
+            "module": "small_engine",
+            "functions": ["Engine.batch", "Engine.optimizer_step"],
+        }
+    ]
+    (folder / "functions.json").write_text(json.dumps(nvidia))
+    done = bench(folder, "small", "--steps", "2", "--python-functions-trace", "functions.json")
     assert done.returncode == 0, done.stderr
+    assert "├ optimizer_step" in done.stdout
+    assert "│ └ small_engine.Eng" in done.stdout, "a long name is cut, the figures are not"
     table = [line for line in done.stdout.splitlines() if line.startswith(("range", "step ", "├", "│", "└", "  └"))]
-    assert len(table) == 10
+    assert len(table) == 11
     assert all(len(line) <= 80 for line in table)
     assert "cpu: emulated device memory, the link is RAM; 1 rank" in done.stdout
     assert "2 steps after 1 of warm-up" in done.stdout
@@ -233,6 +244,7 @@ def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
         (["smal"], "no scenario named 'smal'. Did you mean 'small'?"),
         (["small", "--ranks", "0"], "'--ranks'"),
         (["small", "--set", "engine.at_stp=1"], "unknown key 'at_stp'. Did you mean 'at_step'?"),
+        (["small", "--python-functions-trace", "small_engine.py"], "not in the form of nsys"),
         (["small", "--collector", "nsys"], "nsys"),
         (["small", "--reports", "small_engine.py"], "small_engine.py"),
         (["small", "--reports", "small_engine.py/x"], "small_engine.py"),
