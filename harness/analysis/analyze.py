@@ -6,12 +6,12 @@ counts for a range is a matter of the rule (`harness.trace.projection`); both ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from harness.analysis import findings
-from harness.analysis.capture import Capture
+from harness.analysis.capture import NONE, Capture, step_names_folded
 from harness.analysis.findings.finding import Finding
 from harness.analysis.gpu_totals import (
     CopyTotal,
@@ -26,7 +26,7 @@ from harness.analysis.range_totals import PathPerStep, PathTotal, path_totals, p
 from harness.analysis.step_finder import Steps, find_steps
 from harness.trace import schema
 from harness.trace.model import Int64Array, Trace
-from harness.trace.nesting import RangeTree, path_table, range_tree
+from harness.trace.nesting import range_tree
 from harness.trace.projection import RULES, Rule, coverage, link, project
 
 
@@ -77,7 +77,7 @@ def analyze(trace: Trace, *, step_name: str | None = None, rule: Rule = "process
     """
     tree = range_tree(trace)
     steps = find_steps(trace, tree, step_name=step_name)
-    tree = _step_names_folded(tree, steps)
+    tree = step_names_folded(tree, steps)
     links = link(trace, tree.nesting)
     projection = project(trace, tree.nesting, links, rule)
     capture = Capture(trace=trace, tree=tree, steps=steps, op_call=links.call, op_range=projection.owner)
@@ -100,22 +100,9 @@ def analyze(trace: Trace, *, step_name: str | None = None, rule: Rule = "process
         warnings=(
             *trace.warnings,
             *_step_warnings(trace, steps),
-            *_graph_warnings(totals),
-            *_emit_nvtx_warnings(trace),
+            *_capture_warnings(trace, totals, links.call),
         ),
     )
-
-
-def _step_names_folded(tree: RangeTree, steps: Steps) -> RangeTree:
-    """`tree` with all steps of one name, so that `training_step_1` and `training_step_2` share their paths."""
-    if steps.name is None or not len(steps):
-        return tree
-    index: dict[str, int] = {}
-    name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
-    name_rows = name_of_path[tree.path_id]
-    name_rows[steps.range_row] = index.setdefault(steps.name, len(index))
-    path_id, paths = path_table(tree.nesting.parent, name_rows, tuple(index))
-    return replace(tree, path_id=path_id, paths=paths)
 
 
 def _busy_in_steps(capture: Capture) -> Int64Array:
@@ -154,20 +141,24 @@ def _step_warnings(trace: Trace, steps: Steps) -> list[str]:
     return []
 
 
-def _graph_warnings(totals: GpuTotals) -> list[str]:
+def _capture_warnings(trace: Trace, totals: GpuTotals, op_call: Int64Array) -> list[str]:
+    """What the way of capturing hides or distorts."""
+    warnings = []
     in_graphs = totals.graph_ns / (totals.graph_ns + totals.kernel_ns + totals.copy_ns) if totals.graph_ns else 0.0
-    if in_graphs < 0.01:
-        return []
-    return [
-        f"{in_graphs:.0%} of the GPU time is in CUDA graph launches, whose kernels have no rows of their own: capture "
-        "with --cuda-graph-trace=node to see them"
-    ]
-
-
-def _emit_nvtx_warnings(trace: Trace) -> list[str]:
-    if not any(", op_id = " in text for text in trace.strings):
-        return []
-    return [
-        "the ranges come from torch.autograd.profiler.emit_nvtx, which slows the host much: waits of the GPU for "
-        "launches are partly its doing"
-    ]
+    if in_graphs >= 0.01:
+        warnings.append(
+            f"{in_graphs:.0%} of the GPU time is in CUDA graph launches, whose kernels have no rows of their own: "
+            "capture with --cuda-graph-trace=node to see them"
+        )
+    unlaunched = int((op_call == NONE).sum())
+    if unlaunched > 0.01 * len(op_call):
+        warnings.append(
+            f"{unlaunched:,} of {len(op_call):,} GPU operations have no launch in the trace and belong to no range: "
+            "synchronise before the capture begins"
+        )
+    if any(", op_id = " in text for text in trace.strings):
+        warnings.append(
+            "the ranges come from torch.autograd.profiler.emit_nvtx, which slows the host much: waits of the GPU for "
+            "launches are partly its doing"
+        )
+    return warnings

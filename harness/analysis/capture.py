@@ -7,7 +7,7 @@ which it starts; a GPU operation to the row in which it was launched.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -117,6 +117,21 @@ class Capture:
         times[launched] = self.trace.api.start_ns[self.op_call[launched]]
         return self.row_of(times, operations.global_pid)
 
+    @cached_property
+    def row_threads(self) -> Int64Array:
+        """Per row: the thread that says what the host was doing: the step's, or the busiest one of a whole capture."""
+        if self.has_steps:
+            return self.steps.global_tid
+        threads, thread = np.unique(self.trace.ranges.global_tid, return_inverse=True)
+        time = np.zeros(len(threads), dtype=np.int64)
+        np.add.at(time, thread.reshape(-1), self.self_ns)
+        chosen = self.steps.global_tid.copy()
+        for row, pid in enumerate(chosen.tolist()):
+            own = np.flatnonzero(threads & schema.GLOBAL_PID_MASK == pid)
+            if len(own):
+                chosen[row] = threads[own[np.argmax(time[own])]]
+        return chosen
+
     # ---- paths -----------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -215,3 +230,15 @@ class Capture:
             return rows
         idle = complement(busy, int(rows.start_ns[0]), int(rows.end_ns[-1]))
         return intersection(idle, rows)
+
+
+def step_names_folded(tree: RangeTree, steps: Steps) -> RangeTree:
+    """`tree` with all steps of one name, so that `training_step_1` and `training_step_2` share their paths."""
+    if steps.name is None or not len(steps):
+        return tree
+    index: dict[str, int] = {}
+    name_of_path = np.array([index.setdefault(name, len(index)) for name in tree.paths.name], dtype=np.int32)
+    name_rows = name_of_path[tree.path_id]
+    name_rows[steps.range_row] = index.setdefault(steps.name, len(index))
+    path_id, paths = path_table(tree.nesting.parent, name_rows, tuple(index))
+    return replace(tree, path_id=path_id, paths=paths)

@@ -12,18 +12,18 @@ This explains and does not judge. Two captures are two samples: what differs bet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from harness.analysis.capture import Capture, step_names_folded
+from harness.analysis.range_totals import step_of_ranges
 from harness.analysis.step_finder import Steps, find_steps, whole_capture
-from harness.analysis.steps import step_table
 from harness.names import STEP
-from harness.trace import schema
 from harness.trace.model import Trace
 from harness.trace.nesting import ROOT, RangeTree, range_tree
+from harness.trace.projection import link, project
 
 NO_VERDICT: Final = (
     "two single captures cannot carry a verdict: this says where they differ, not which code is faster; "
@@ -56,6 +56,9 @@ class DiffPart:
     head_calls: float
     base_ns: float
     head_ns: float
+    base_gpu_ns: float
+    """GPU time of what was launched in it and in none of its children. Not additive: GPU work overlaps."""
+    head_gpu_ns: float
 
     @property
     def delta_ns(self) -> float:
@@ -84,8 +87,19 @@ class TraceDiff:
         return self.head.step_ns - self.base.step_ns
 
 
-_Totals = dict[str, tuple[int, int]]
-"""path → calls and self ns over the kept steps."""
+@dataclass(frozen=True)
+class _Cell:
+    """Sums of one path over the kept steps."""
+
+    calls: int = 0
+    self_ns: int = 0
+    gpu_ns: int = 0
+
+    def __add__(self, other: _Cell) -> _Cell:
+        return _Cell(self.calls + other.calls, self.self_ns + other.self_ns, self.gpu_ns + other.gpu_ns)
+
+
+_Totals = dict[str, _Cell]
 
 
 def diff_traces(base: Trace, head: Trace, *, step_name: str | None = None) -> TraceDiff:
@@ -101,7 +115,7 @@ def diff_traces(base: Trace, head: Trace, *, step_name: str | None = None) -> Tr
         warnings.append(
             "no steps in both traces: each rank's whole capture is compared, which must cover the same work"
         )
-    totals = [_stepped(trace, tree, steps) if stepped else _whole(trace, tree, steps) for trace, tree, steps in sides]
+    totals = [_totals(trace, tree, steps) for trace, tree, steps in sides]
     names = [steps.name for _, _, steps in sides]
     if stepped and names[0] != names[1]:
         totals = [_renamed(table, str(name)) for table, name in zip(totals, names, strict=True)]
@@ -127,43 +141,25 @@ def _side(trace: Trace, steps: Steps) -> DiffSide:
     )
 
 
-def _stepped(trace: Trace, tree: RangeTree, steps: Steps) -> _Totals:
-    table = step_table(trace, tree=tree, steps=steps)
-    used = steps.kept[table.step]
-    return _summed(
-        (table.paths.text[path], calls, self_ns)
-        for path, calls, self_ns in zip(
-            table.path[used].tolist(), table.calls[used].tolist(), table.self_ns[used].tolist(), strict=True
-        )
-    )
-
-
-def _whole(trace: Trace, tree: RangeTree, steps: Steps) -> _Totals:
-    ranges, nesting = trace.ranges, tree.nesting
-    duration = ranges.end_ns - ranges.start_ns
-    totals: list[tuple[str, int, int]] = []
-    for process, whole_ns in zip(steps.global_tid.tolist(), steps.duration_ns.tolist(), strict=True):
-        outermost = (nesting.parent == ROOT) & ~nesting.detached
-        own = np.flatnonzero(outermost & (ranges.global_tid & schema.GLOBAL_PID_MASK == process))
-        covered = 0
-        if len(own):
-            threads, thread = np.unique(ranges.global_tid[own], return_inverse=True)
-            by_thread = np.zeros(len(threads), dtype=np.int64)
-            np.add.at(by_thread, thread.reshape(-1), duration[own])
-            busiest = threads[int(by_thread.argmax())]
-            covered = int(by_thread.max())
-            rows = np.flatnonzero((ranges.global_tid == busiest) & ~nesting.detached)
-            paths = tree.path_id[rows].tolist()
-            totals += [(tree.paths.text[p], 1, ns) for p, ns in zip(paths, nesting.self_ns[rows].tolist(), strict=True)]
-        totals.append((OUTSIDE, 1, whole_ns - covered))
-    return _summed(totals)
-
-
-def _summed(rows: Iterable[tuple[str, int, int]]) -> _Totals:
+def _totals(trace: Trace, tree: RangeTree, steps: Steps) -> _Totals:
+    """Sums by path over the kept steps; in whole captures of the busiest thread, with what it spent outside ranges."""
+    tree = step_names_folded(tree, steps)
+    links = link(trace, tree.nesting)
+    projection = project(trace, tree.nesting, links, "process")
+    capture = Capture(trace=trace, tree=tree, steps=steps, op_call=links.call, op_range=projection.owner)
+    chosen = capture.kept_row(step_of_ranges(capture)) & ~tree.nesting.detached
     totals: _Totals = {}
-    for path, calls, self_ns in rows:
-        before = totals.get(path, (0, 0))
-        totals[path] = (before[0] + calls, before[1] + self_ns)
+    if not capture.has_steps:
+        rows = np.flatnonzero(chosen)
+        chosen[rows] = trace.ranges.global_tid[rows] == capture.row_threads[capture.range_row[rows]]
+        outermost = chosen & (tree.nesting.parent == ROOT)
+        covered = int((trace.ranges.end_ns - trace.ranges.start_ns)[outermost].sum())
+        totals[OUTSIDE] = _Cell(calls=len(steps), self_ns=int(steps.duration_ns.sum()) - covered)
+    path_of, paths = capture.step_paths
+    rows = np.flatnonzero(chosen)
+    columns = (path_of[rows], tree.nesting.self_ns[rows], projection.own_gpu_ns[rows])
+    for path, self_ns, gpu_ns in zip(*(column.tolist() for column in columns), strict=True):
+        totals[paths.text[path]] = totals.get(paths.text[path], _Cell()) + _Cell(1, self_ns, gpu_ns)
     return totals
 
 
@@ -172,20 +168,20 @@ def _renamed(totals: _Totals, step: str) -> _Totals:
     return {STEP + path.removeprefix(step): cell for path, cell in totals.items()}
 
 
-def _parts(
-    base: Mapping[str, tuple[int, int]], head: Mapping[str, tuple[int, int]], base_steps: int, head_steps: int
-) -> list[DiffPart]:
+def _parts(base: _Totals, head: _Totals, base_steps: int, head_steps: int) -> list[DiffPart]:
+    per_base, per_head = max(base_steps, 1), max(head_steps, 1)
     parts = []
     for path in {**base, **head}:
-        base_calls, base_ns = base.get(path, (0, 0))
-        head_calls, head_ns = head.get(path, (0, 0))
+        of_base, of_head = base.get(path, _Cell()), head.get(path, _Cell())
         parts.append(
             DiffPart(
                 path=path,
-                base_calls=base_calls / max(base_steps, 1),
-                head_calls=head_calls / max(head_steps, 1),
-                base_ns=base_ns / max(base_steps, 1),
-                head_ns=head_ns / max(head_steps, 1),
+                base_calls=of_base.calls / per_base,
+                head_calls=of_head.calls / per_head,
+                base_ns=of_base.self_ns / per_base,
+                head_ns=of_head.self_ns / per_head,
+                base_gpu_ns=of_base.gpu_ns / per_base,
+                head_gpu_ns=of_head.gpu_ns / per_head,
             )
         )
     return sorted(parts, key=lambda part: (-abs(part.delta_ns), part.path))

@@ -128,6 +128,8 @@ def diff_document(found: TraceDiff) -> dict[str, Any]:
                 "base_ms": part.base_ns / 1e6,
                 "head_ms": part.head_ns / 1e6,
                 "delta_ms": part.delta_ns / 1e6,
+                "base_gpu_ms": part.base_gpu_ns / 1e6,
+                "head_gpu_ms": part.head_gpu_ns / 1e6,
             }
             for part in found.parts
         ],

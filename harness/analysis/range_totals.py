@@ -102,7 +102,7 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
     if not capture.kept_count:
         return []
     trace, steps, nesting = capture.trace, capture.steps, capture.tree.nesting
-    step_of = _step_of_ranges(capture)
+    step_of = step_of_ranges(capture)
     rows = np.flatnonzero(capture.kept_row(step_of))
     path_of, paths = capture.step_paths
     path = path_of[rows]
@@ -135,7 +135,7 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
     ]
 
 
-def _step_of_ranges(capture: Capture) -> Int64Array:
+def step_of_ranges(capture: Capture) -> Int64Array:
     """Per range: the step whose range it is or lies below; NONE for none."""
     if not capture.has_steps:
         return capture.range_row

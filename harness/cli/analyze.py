@@ -14,7 +14,7 @@ from harness.analysis.analyze import analyze as analyze_trace
 from harness.analysis.document import analyze_document
 from harness.analysis.findings.finding import Finding
 from harness.cli.output import clean, print_json, stdout_console
-from harness.cli.trace_tables import elided, kernel_label, milliseconds, print_paragraph, print_table, size
+from harness.cli.trace_tables import WIDE, elided, kernel_label, milliseconds, print_paragraph, print_table, size
 from harness.collectors.nsys_reports import read_any
 from harness.trace.model import Int64Array
 from harness.trace.projection import RULES, Rule
@@ -23,7 +23,6 @@ _STEP_ROWS = 20
 _TREE_ROWS = 40
 _TOP = 10
 _EVIDENCE_ROWS = 3
-_WIDE = 120
 
 
 @click.command()
@@ -165,7 +164,7 @@ def _print_whole_capture(found: TraceAnalysis) -> None:
     least = sorted((r.total_ns for r in found.ranges), reverse=True)[:_TREE_ROWS][-1]
     shown = [r for r in found.ranges if r.total_ns >= least][:_TREE_ROWS]
     headers = ("range", "calls", "total ms", "self ms", "GPU ms", "GPU ops", "h2d", "d2h", "sync ms")
-    wide = stdout_console().width >= _WIDE
+    wide = stdout_console().width >= WIDE
     columns = 4 if not _has_gpu(found) else len(headers) if wide else 6
     rows = [
         (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from harness.analysis.difference import NO_VERDICT, DiffPart, diff_traces
+from harness.analysis.difference import NO_VERDICT, DiffPart, TraceDiff, diff_traces
 from harness.analysis.document import diff_document
-from harness.cli.output import clean, print_json
-from harness.cli.trace_tables import milliseconds, print_paragraph, print_table, signed_milliseconds
+from harness.cli.output import clean, print_json, stdout_console
+from harness.cli.trace_tables import WIDE, milliseconds, print_paragraph, print_table, signed_milliseconds
 from harness.collectors.nsys_reports import read_any
 
 _SHOWN_PARTS = 25
@@ -33,33 +33,32 @@ def diff(base: Path, head: Path, step_name: str | None, as_json: bool) -> None:
         return
     for warning in found.warnings:
         click.echo(f"stepduel: warning: {clean(warning)}", err=True)
-    shown = list(found.parts[:_SHOWN_PARTS])
-    rows = [_row(part) for part in shown]
-    rest = found.parts[_SHOWN_PARTS:]
-    if rest:
-        base_ns, head_ns = sum(part.base_ns for part in rest), sum(part.head_ns for part in rest)
-        rows.append((f"({len(rest)} more)", milliseconds(base_ns), milliseconds(head_ns), _delta(base_ns, head_ns), ""))
-    rows.append(
-        (
-            f"= {found.base.step or 'whole capture'}",
-            milliseconds(found.base.step_ns),
-            milliseconds(found.head.step_ns),
-            _delta(found.base.step_ns, found.head.step_ns),
-            "sum",
-        )
-    )
-    print_table(
-        f"Self time per step, mean over {found.base.steps} (base) and {found.head.steps} (head) steps",
-        ("range", "base ms", "head ms", "delta ms", "in"),
-        rows,
-    )
+    _print_parts(found)
     print_paragraph(NO_VERDICT)
 
 
-def _row(part: DiffPart) -> tuple[str, ...]:
-    sides = "" if part.sides == "both" else part.sides
-    return part.path, milliseconds(part.base_ns), milliseconds(part.head_ns), _delta(part.base_ns, part.head_ns), sides
+def _print_parts(found: TraceDiff) -> None:
+    rest = found.parts[_SHOWN_PARTS:]
+    rows = [_row(part.path, part.base_ns, part.head_ns, part) for part in found.parts[:_SHOWN_PARTS]]
+    if rest:
+        base_ns, head_ns = sum(part.base_ns for part in rest), sum(part.head_ns for part in rest)
+        rows.append(_row(f"({len(rest)} more)", base_ns, head_ns))
+    whole = _row(f"= {found.base.step or 'whole capture'}", found.base.step_ns, found.head.step_ns)
+    rows.append((*whole[:4], "sum", *whole[5:]))
+    has_gpu = any(part.base_gpu_ns or part.head_gpu_ns for part in found.parts)
+    columns = len(_HEADERS) if has_gpu and stdout_console().width >= WIDE else len(_HEADERS) - 2
+    print_table(
+        f"Self time per step, mean over {found.base.steps} (base) and {found.head.steps} (head) steps",
+        _HEADERS[:columns],
+        [row[:columns] for row in rows],
+    )
 
 
-def _delta(base_ns: float, head_ns: float) -> str:
-    return signed_milliseconds(head_ns - base_ns)
+_HEADERS = ("range", "base ms", "head ms", "delta ms", "in", "base GPU ms", "head GPU ms")
+
+
+def _row(path: str, base_ns: float, head_ns: float, part: DiffPart | None = None) -> tuple[str, ...]:
+    sides = "" if part is None or part.sides == "both" else part.sides
+    gpu = ("", "") if part is None else (milliseconds(part.base_gpu_ns), milliseconds(part.head_gpu_ns))
+    delta = signed_milliseconds(head_ns - base_ns)
+    return (path, milliseconds(base_ns), milliseconds(head_ns), delta, sides, *gpu)

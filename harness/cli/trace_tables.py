@@ -11,6 +11,8 @@ from rich.text import Text
 
 from harness.cli.output import clean, stdout_console
 
+WIDE = 120
+"""Columns from which on tables show further figures."""
 _MIN_NAME_WIDTH = 16
 _SHARED_PARTS = re.compile(r"^void |\bat::native::|\(anonymous namespace\)::|<unnamed>::")
 

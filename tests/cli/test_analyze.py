@@ -220,3 +220,15 @@ def test_graph_launches_are_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     found = analyze(capsys, SHARED / "cuda_graphs_2024.6.sqlite")
     assert found["gpu"]["graph_ns"] == 7_811_141_695
     assert any("--cuda-graph-trace=node" in warning for warning in found["warnings"])
+
+
+def test_operations_without_a_launch_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = training(tmp_path / "t.sqlite")
+    assert not any("no launch" in warning for warning in analyze(capsys, trace)["warnings"])
+    connection = sqlite3.connect(trace)
+    connection.execute("DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId <= 4")
+    connection.commit()
+    connection.close()
+    found = analyze(capsys, trace)
+    assert any(warning.startswith("4 of 10 GPU operations have no launch") for warning in found["warnings"])
+    assert found["coverage"]["process"] == pytest.approx(0.6)

@@ -174,7 +174,7 @@ def test_analyze_says_the_same_of_a_scrubbed_trace(tmp_path: Path, capsys: pytes
 
 
 def test_machines_of_one_job_stay_apart_without_their_names(tmp_path: Path) -> None:
-    hosts = []
+    hosts: list[tuple[Any, ...]] = []
     for host in ("node1.example.org", "node2.example.org", "node1.example.org"):
         script = PRIVATE.replace("'Hostname', 619, 'SECRET_HOST'", f"'Hostname', 619, '{host}'")
         source = make_export(tmp_path / f"{len(hosts)}.sqlite", script)

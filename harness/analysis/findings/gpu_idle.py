@@ -47,7 +47,7 @@ def idle_by_range(capture: Capture) -> Int64Array:
     ranges = capture.trace.ranges
     idle = np.zeros(len(ranges), dtype=np.int64)
     own = capture.kept_row(capture.range_row)
-    own[own] = ranges.global_tid[own] == _threads(capture)[capture.range_row[own]]
+    own[own] = ranges.global_tid[own] == capture.row_threads[capture.range_row[own]]
     pids = ranges.global_tid & schema.GLOBAL_PID_MASK
     for pid, gaps in capture.gpu_idle.items():
         mine = kept(capture, capture.range_row, own & (pids == pid))
@@ -58,19 +58,3 @@ def idle_by_range(capture: Capture) -> Int64Array:
     inside = own[parents]
     np.subtract.at(idle, parents[inside], inclusive[inside])
     return np.maximum(idle, 0)
-
-
-def _threads(capture: Capture) -> Int64Array:
-    """Per row: the thread whose ranges say what the host was doing."""
-    if capture.has_steps:
-        return capture.steps.global_tid
-    ranges = capture.trace.ranges
-    threads, thread = np.unique(ranges.global_tid, return_inverse=True)
-    time = np.zeros(len(threads), dtype=np.int64)
-    np.add.at(time, thread.reshape(-1), capture.self_ns)
-    chosen = capture.steps.global_tid.copy()
-    for row, pid in enumerate(chosen.tolist()):
-        own = np.flatnonzero(threads & schema.GLOBAL_PID_MASK == pid)
-        if len(own):
-            chosen[row] = threads[own[np.argmax(time[own])]]
-    return chosen
