@@ -15,12 +15,12 @@ import contextlib
 import hashlib
 import re
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import TraceError, UsageError
+from harness.trace.export.replacing import replacing
 from harness.trace.files import readable_database
 from harness.trace.scrub_rules import (
     FOREIGN_TABLES,
@@ -55,24 +55,21 @@ def scrub(source: Path, target: Path, *, force: bool = False) -> ScrubSummary:
     `source` is opened read-only. `target` appears complete or not at all. Raises UsageError where `target` exists and
     `force` is not given, TraceError where `source` is no SQLite export.
     """
-    if target.exists() and not force:
-        raise UsageError(f"{target} exists already: give another name or --force to replace it")
-    if target.exists() and target.samefile(source):
+    if source.exists() and target.exists() and target.samefile(source):
         raise UsageError(f"{target} is the trace itself: scrub writes a copy and leaves its input alone")
-    if not target.parent.is_dir():
-        raise UsageError(f"no such folder: {target.parent}")
-    # The unscrubbed copy exists for a moment: in a folder that only its owner can enter, beside the target so that
-    # the last step is a rename.
-    with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.parent) as private:
-        work = Path(private) / "copy.sqlite"
+    # The unscrubbed copy exists for a moment, in a folder that only its owner can enter.
+    with replacing(target, force=force, folder=False) as clean:
+        work = clean.with_name("copy.sqlite")
         _copy(source, work)
-        with contextlib.closing(sqlite3.connect(work, isolation_level=None)) as connection:
-            connection.text_factory = lambda raw: raw.decode(errors="replace")
-            connection.execute("PRAGMA journal_mode = OFF")
-            connection.execute("PRAGMA temp_store = MEMORY")
-            summary = _scrub_connection(connection)
-            connection.execute("VACUUM")
-        work.replace(target)
+        try:
+            with contextlib.closing(sqlite3.connect(work, isolation_level=None)) as connection:
+                connection.text_factory = lambda raw: raw.decode(errors="replace")
+                connection.execute("PRAGMA journal_mode = OFF")
+                summary = _scrub_connection(connection)
+                # Written anew: pages that held removed text are not in the new file.
+                connection.execute("VACUUM INTO ?", (str(clean),))
+        except sqlite3.Error as error:
+            raise UsageError(f"{target} cannot be written: {error}") from error
     return summary
 
 

@@ -15,6 +15,7 @@ from harness.cli.__main__ import run
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
 EXPORTS = sorted(SHARED.glob("*.sqlite"))
+DATA = Path(__file__).resolve().parents[1] / "data"
 needs_shared = pytest.mark.skipif(not EXPORTS, reason="../shared/nsys-exports is absent")
 
 KEYS = {
@@ -232,3 +233,24 @@ def test_operations_without_a_launch_are_told(tmp_path: Path, capsys: pytest.Cap
     found = analyze(capsys, trace)
     assert any(warning.startswith("4 of 10 GPU operations have no launch") for warning in found["warnings"])
     assert found["coverage"]["process"] == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("script", sorted(DATA.glob("*.sql")), ids=lambda path: path.stem)
+def test_every_schema_version_goes_through_all_commands(
+    script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, scrubbed = tmp_path / "t.sqlite", tmp_path / "scrubbed.sqlite"
+    connection = sqlite3.connect(trace)
+    connection.executescript(script.read_text(encoding="utf-8"))
+    connection.close()
+    assert set(analyze(capsys, trace)) >= KEYS
+    for command in (
+        ["analyze", str(trace)],
+        ["diff", str(trace), str(trace)],
+        ["export", str(trace), "--to", "perfetto", "-o", str(tmp_path / "t.json")],
+        ["export", str(trace), "--to", "csv", "-o", str(tmp_path / "csv")],
+        ["export", str(trace), "--to", "parquet", "-o", str(tmp_path / "parquet")],
+        ["scrub", str(trace), str(scrubbed)],
+        ["analyze", str(scrubbed)],
+    ):
+        assert run(command) == 0, command
