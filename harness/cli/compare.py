@@ -78,4 +78,4 @@ def compare(
             explain=explaining_collector(explain, timing),
             cannot_run=sides.cannot_run,
         )
-        return run_and_print(plan, settings, slower_fails=slower_fails)
+        return run_and_print(plan, settings, repo=repo, slower_fails=slower_fails)

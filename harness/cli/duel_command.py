@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.cli.compare_table import print_comparison
 from harness.cli.duel_options import engine_overrides, order_seed
 from harness.cli.duel_progress import TerminalProgress
+from harness.cli.html_reports import write_duel
 from harness.cli.output import print_json
 from harness.collectors.choice import choose
 from harness.collectors.cupti import cuda_device_present
@@ -41,6 +42,7 @@ class DuelOptions:
     resume: bool
     reports: Path
     as_json: bool
+    html: Path | None = None
 
     def scenario(self, name: str, own: tuple[str, ...] = ()) -> Scenario:
         """Return the scenario with the shared overrides, then those of one side."""
@@ -150,10 +152,12 @@ def explaining_collector(wanted: str, timing: str) -> str | None:
     return best if best in ("nsys", "kineto") and best != timing else None
 
 
-def run_and_print(plan: DuelPlan, options: DuelOptions, *, slower_fails: bool = False) -> int:
-    """Run the duel, print what it found, and return the exit code."""
+def run_and_print(plan: DuelPlan, options: DuelOptions, *, repo: Path = Path(), slower_fails: bool = False) -> int:
+    """Run the duel, write and print what it found, and return the exit code. `repo` tells the commits between sides."""
     with TerminalProgress() as progress:
         comparison = run_duel(plan, progress, resume=options.resume)
+    if options.html is not None:
+        write_duel(comparison, options.reports, repo, options.html)
     if options.as_json:
         print_json(document(comparison))
     else:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from harness.cli.html_reports import html_option
 from harness.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -66,6 +67,7 @@ _OPTIONS = (
         show_default=True,
         help="Folder of logs and results.db.",
     ),
+    html_option,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
 )
 

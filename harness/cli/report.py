@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from harness.cli.html_reports import html_option
+
 
 @click.command()
 @click.argument("duel_id", metavar="[DUEL]", required=False)
@@ -16,14 +18,22 @@ import click
     show_default=True,
     help="Folder of results.db.",
 )
+@html_option
+@click.option(
+    "--repo",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=Path(),
+    help="Repository to ask for the commits between both sides; default: the current folder's.",
+)
 @click.option("--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def report(duel_id: str | None, reports: Path, slower_fails: bool, as_json: bool) -> int:
+def report(duel_id: str | None, reports: Path, html: Path | None, repo: Path, slower_fails: bool, as_json: bool) -> int:
     """Compute the verdict of a stored duel again; the newest unless DUEL names another.
 
-    Nothing but results.db is read, and the exit code is that of compare.
+    Nothing but results.db is read, and with --html the traces that are left; the exit code is that of compare.
     """
     from harness.cli.compare_table import print_comparison
+    from harness.cli.html_reports import write_duel
     from harness.cli.output import print_json
     from harness.comparison import compare_stored, document
     from harness.duel import RESULTS
@@ -41,6 +51,8 @@ def report(duel_id: str | None, reports: Path, slower_fails: bool, as_json: bool
                 raise UsageError(f"{path}: holds no duel yet; run stepduel compare")
             duel_id = stored[0].id
         comparison = compare_stored(duels, duel_id)
+    if html is not None:
+        write_duel(comparison, reports, repo, html)
     if as_json:
         print_json(document(comparison))
     else:

@@ -35,8 +35,13 @@ STEPS_NOTE: Final = (
 )
 
 
-def render_comparison(comparison: Comparison, evidence: Evidence, commit_range: CommitRange | None = None) -> str:
-    """Return the report of a duel as one HTML file. Equal input gives equal bytes."""
+def render_comparison(
+    comparison: Comparison, evidence: Evidence, commit_range: CommitRange | None = None, *, folder: str = "."
+) -> str:
+    """Return the report of a duel as one HTML file. Equal input gives equal bytes.
+
+    `folder` is the reports folder as seen from the file's own, for links to traces and logs.
+    """
     moved = {part.path: part.delta_ns for part in comparison.ranges if part.significant}
     analyses = evidence.analyses
     found = {side: one.findings for side, one in analyses.items()}
@@ -55,7 +60,7 @@ def render_comparison(comparison: Comparison, evidence: Evidence, commit_range: 
             environment.of_comparison(comparison),
             commits.section(comparison, commit_range),
             method.section(comparison),
-            reproduce.of_comparison(comparison, {str(side): path for side, path in evidence.traces.items()}),
+            reproduce.of_comparison(comparison, {str(side): path for side, path in evidence.traces.items()}, folder),
         ),
     ).render()
 

@@ -23,22 +23,23 @@ TEMPLATE: Final = """
 <li>{{ file.label }}: <a href="{{ file.href }}">{{ file.path | name }}</a></li>
 {% endfor %}
 </ul>
-<p class="note">Links lead to files beside this report, in the reports folder it was written to.</p>
+<p class="note">Links lead into the reports folder from where this file was written.</p>
 {% endif %}
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file or folder, its path relative to the folder that holds the report."""
+    """A file or folder by its path below the reports folder, which `folder` leads to from the report."""
 
     label: str
     path: str
+    folder: str = "."
 
     @property
     def href(self) -> str:
         """The path as a relative link; a name can hold anything, so it can never become another scheme."""
-        return f"./{quote(self.path)}"
+        return f"./{quote(self.folder)}/{quote(self.path)}".replace("/./", "/")
 
 
 def section(commands: Sequence[tuple[str, str]], files: Sequence[File]) -> Section:
@@ -48,17 +49,19 @@ def section(commands: Sequence[tuple[str, str]], files: Sequence[File]) -> Secti
     )
 
 
-def of_comparison(comparison: Comparison, traces: Mapping[str, str]) -> Section:
+def of_comparison(comparison: Comparison, traces: Mapping[str, str], folder: str) -> Section:
     """Return how to repeat a duel, and its traces, given by side relative to the reports folder."""
     duel = comparison.duel
     commands = [("Measure again, with the same order of steps:", compare_command(comparison))]
-    commands.append(("Write this report again from the database alone:", f"stepduel report {duel.id}"))
+    commands.append(
+        ("Write this report again from the database alone:", f"stepduel report {duel.id} --html report.html")
+    )
     if len(traces) == 2:
         pair = " ".join(shlex.quote(traces[side]) for side in ("base", "head"))
         commands.append(("Read both traces range by range, from within the reports folder:", f"stepduel diff {pair}"))
-    files = [File(label=f"{side}’s trace", path=path) for side, path in traces.items()]
+    files = [File(label=f"{side}’s trace", path=path, folder=folder) for side, path in traces.items()]
     if duel.logs is not None:
-        files.append(File(label="Logs of every launch", path=f"{duel.logs}/"))
+        files.append(File(label="Logs of every launch", path=f"{duel.logs}/", folder=folder))
     return section(commands, files)
 
 

@@ -1,0 +1,54 @@
+"""What `--html FILE` does: writes the report of a duel, a launch, a trace or a difference as one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from harness.comparison import Comparison
+
+
+def html_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--html FILE` to a command, as its parameter `html`."""
+    option = click.option(
+        "--html",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Also write a report that opens from disk, as one HTML file.",
+    )
+    return option(command)
+
+
+def write_duel(comparison: Comparison, reports: Path, repo: Path, target: Path) -> None:
+    """Write the report of a stored duel, and the index of the reports folder where it lies in that.
+
+    `repo` is asked for the commits between both sides. UsageError where the file cannot be written.
+    """
+    from harness.comparison.evidence import gather
+    from harness.duel import RESULTS
+    from harness.report import render_comparison, write_index, write_report
+    from harness.store import Duels, Store
+    from harness.subject.commits import commits_between
+
+    base, head = comparison.base.revision, comparison.head.revision
+    with Store(reports / RESULTS) as store:
+        duels = Duels(store)
+        page = render_comparison(
+            comparison,
+            gather(duels, comparison, reports),
+            commits_between(repo, base, head) if base and head else None,
+            folder=relative_folder(target, reports),
+        )
+        write_report(target, page)
+        if reports.resolve() in target.resolve().parents:
+            write_index(reports, duels.find())
+
+
+def relative_folder(target: Path, reports: Path) -> str:
+    """Return the reports folder as a link from the file `target` sees it."""
+    return Path(os.path.relpath(reports.resolve(), target.resolve().parent)).as_posix()
