@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from harness import names
 from harness.cli.output import clean, stdout_console
+from harness.cli.trace_tables import WIDE, milliseconds, print_table, signed_milliseconds
 from harness.comparison import Comparison, RangePart
 from harness.gate import State
-from harness.metrics import bytes_text, milliseconds, percent
+from harness.metrics import bytes_text, percent
 
 STYLES = {
     State.SLOWER: "bold red",
@@ -18,7 +20,6 @@ STYLES = {
     State.UNDECIDED: "bold yellow",
     State.INVALID: "bold magenta",
 }
-PIPE_WIDTH = 200
 MOST_PARTS = 12
 """Rows of the table of parts; the rest is summed up in one row."""
 
@@ -33,9 +34,7 @@ def print_comparison(comparison: Comparison) -> None:
     if verdict.next_step is not None:
         _say(f"  next: {verdict.next_step}")
     if comparison.ranges:
-        _say("")
-        stdout_console().print(_parts_table(comparison), width=_table_width())
-    _say("")
+        _print_parts(comparison)
     _say(_same_work_line(comparison))
     if comparison.memory is not None:
         memory = comparison.memory
@@ -45,49 +44,39 @@ def print_comparison(comparison: Comparison) -> None:
         _say(line, "dim")
 
 
-def _table_width() -> int | None:
-    """On a terminal a table is fitted to it; in a pipe or file nothing is cut."""
-    return None if stdout_console().is_terminal else PIPE_WIDTH
-
-
 def _say(text: str, style: str = "") -> None:
     stdout_console().print(Text(clean(text), style=style), soft_wrap=True)
 
 
-def _parts_table(comparison: Comparison) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("self time", overflow="fold")
-    for heading in ("base ms", "head ms", "Δ ms", "95 % interval", "share of Δ"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    parts = comparison.ranges
+def _print_parts(comparison: Comparison) -> None:
+    """The step difference in parts that add up, largest first; `*` marks what is not chance (Benjamini-Hochberg)."""
+    parts, wide = comparison.ranges, stdout_console().width >= WIDE
     shown = parts if len(parts) <= MOST_PARTS else parts[: MOST_PARTS - 1]
-    whole = sum(part.delta_ns for part in parts)
-    for part in shown:
-        table.add_row(*_cells(part, whole), style="" if part.significant else "dim")
     rest = parts[len(shown) :]
+    whole_ns = sum(part.delta_ns for part in parts)
+    rows = [_row(_name(part), [part], whole_ns) for part in shown]
     if rest:
-        base, head = sum(part.base_ns for part in rest), sum(part.head_ns for part in rest)
-        table.add_row(f"{len(rest)} others", *_figures(base, head, whole, ""), style="dim")
-    base, head = sum(part.base_ns for part in parts), sum(part.head_ns for part in parts)
-    table.add_row("whole step", *_figures(base, head, whole, ""), style="bold")
-    return table
+        rows.append(_row(f"({len(rest)} more)", rest, whole_ns))
+    rows.append(_row("= step", parts, whole_ns))
+    headers = ("self time", "base ms", "head ms", "delta ms", "95 % interval", "share")
+    columns = len(headers) if wide else len(headers) - 1
+    print_table("Where the difference lies", headers[:columns], [row[:columns] for row in rows])
 
 
-def _cells(part: RangePart, whole_ns: float) -> tuple[str, ...]:
-    interval = "" if part.ci_ns is None else f"[{_signed(part.ci_ns[0])}, {_signed(part.ci_ns[1])}]"
-    mark = "*" if part.significant else " "
-    name = part.path.removeprefix(f"{names.STEP}{names.PATH_SEPARATOR}")
-    return f"{mark} {clean(name)}", *_figures(part.base_ns, part.head_ns, whole_ns, interval)
+def _name(part: RangePart) -> str:
+    return part.path.removeprefix(f"{names.STEP}{names.PATH_SEPARATOR}")
 
 
-def _figures(base_ns: float, head_ns: float, whole_ns: float, interval: str) -> tuple[str, ...]:
-    delta = head_ns - base_ns
-    share = percent(delta / whole_ns) if whole_ns else ""
-    return milliseconds(base_ns), milliseconds(head_ns), _signed(delta), interval, share
-
-
-def _signed(ns: float) -> str:
-    return f"{'-' if ns < 0 else '+'}{milliseconds(abs(ns))}"
+def _row(name: str, parts: Sequence[RangePart], whole_ns: float) -> tuple[str, ...]:
+    base_ns, head_ns = sum(part.base_ns for part in parts), sum(part.head_ns for part in parts)
+    delta_ns = head_ns - base_ns
+    single = parts[0] if len(parts) == 1 else None
+    mark = "*" if single is not None and single.significant else " "
+    interval = ""
+    if single is not None and single.ci_ns is not None:
+        interval = f"[{signed_milliseconds(single.ci_ns[0])}, {signed_milliseconds(single.ci_ns[1])}]"
+    share = f"{delta_ns / whole_ns:.1%}" if whole_ns else ""
+    return name, milliseconds(base_ns), milliseconds(head_ns), f"{signed_milliseconds(delta_ns)}{mark}", interval, share
 
 
 def _same_work_line(comparison: Comparison) -> str:

@@ -23,7 +23,7 @@ TYPICAL_NOISE: Final = Noise(within=0.02, between=0.006, autocorrelation=0.5)
 WARMUP_STEPS: Final = 5
 WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
-MIN_STEPS: Final = 10
+MIN_STEPS: Final = 8
 MAX_STEPS: Final = 100
 FIRST_LOOK_S: Final = 50.0
 """The first look should come by then; long steps are measured at least `MIN_STEPS` times all the same."""
