@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "aa": ("aa", "Duel the same code against itself: the instrument's own test."),
     "overhead": ("overhead", "Measure what tracing costs."),
     "gate": ("gate", "Duel every scenario of the policy; fail on a regression."),
+    "baseline": ("baseline", "Pin the revision that slow creep is held against."),
     "report": ("report", "Compute a stored duel's verdict again."),
     "doctor": ("doctor", "Say what is wrong with this machine for measuring."),
     "clean": ("clean", "Remove cached source trees and what killed runs left."),

@@ -1,0 +1,260 @@
+"""The gate from the outside: real commits, launches played by a stand-in, every exit code, and what is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import subject_python
+from duel_bench import SCENARIO, git
+
+from harness.cli.__main__ import run
+
+POLICY = """
+[tool.stepduel.gate]
+scenarios = ["toy"]
+pairs = 4
+steps = 10
+max_slowdown = "5%"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's project, checked out: a toy engine in two commits, a scenario, a policy."""
+    folder = tmp_path / "project"
+    (folder / "scenarios").mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "README").write_text("before the engine\n")
+    (folder / ".gitignore").write_text("reports/\n")
+    commit(folder, "first")
+    (folder / "toy.py").write_text("def build(): ...\n")
+    (folder / "scenarios" / "toy.toml").write_text(SCENARIO)
+    (folder / "pyproject.toml").write_text(POLICY)
+    commit(folder, "engine: a toy")
+    (folder / "toy.py").write_text("def build(): ...  # again\n")
+    commit(folder, "engine: the same")
+    sockets = tmp_path / "s"
+    sockets.mkdir()
+    monkeypatch.setenv("TMPDIR", str(sockets))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr(sys, "executable", str(subject_python.install(tmp_path)))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def commit(folder: Path, subject: str) -> None:
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", subject)
+
+
+def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Run a gate; return its exit code, the document on stdout and what stderr says."""
+    status = run(["gate", "--json", "--seed", "7", *arguments])
+    out, errors = capsys.readouterr()
+    assert "Traceback" not in errors
+    return status, json.loads(out) if out else {}, errors
+
+
+def written(folder: Path) -> dict[str, str]:
+    """What the gate wrote, by file name; the HTML page of the only duel is `html`."""
+    files = {path.name: path.read_text() for path in (folder / "reports" / "gate").iterdir()}
+    pages = list((folder / "reports").glob("*.html"))
+    return {**files, "html": pages[0].read_text() if pages else ""}
+
+
+@pytest.mark.slow
+def test_the_same_code_passes_and_everything_is_written(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found, _ = gate(capsys)
+    assert status == 0, found
+    assert (found["schema"], found["result"], found["exit_code"]) == ("stepduel/gate/1", "pass", 0)
+    assert [duel["result"] for duel in found["duels"]] == ["pass"]
+    compared = found["duels"][0]["comparison"]
+    assert compared["base"]["revision"] == git(project, "rev-parse", "HEAD~1"), "on main itself, the commit before"
+    assert compared["head"]["subject"] == "."
+    files = written(project)
+    assert json.loads(files["gate.json"]) == found
+    assert "pass" in files["gate.md"]
+    assert ElementTree.fromstring(files["junit.xml"]).attrib["failures"] == "0"
+    assert "Head takes as long as base" in files["html"]
+    assert git(project, "status", "--porcelain") == ""
+
+
+@pytest.mark.slow
+def test_an_injected_slowdown_fails_with_1_and_names_the_range(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = project.parent / "summary.md"
+    summary.write_text("# before\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    head = ("--head-set", "engine.step_ms=120")
+    status, found, errors = gate(capsys, "--base", "HEAD~1", *head)
+    assert (status, found["result"]) == (1, "regression")
+    assert "step/forward_backward" in found["duels"][0]["grown_ranges"]
+    files = written(project)
+    assert "\n| `forward_backward` | " in files["gate.md"]
+    assert summary.read_text() == "# before\n" + files["gate.md"]
+    assert ElementTree.fromstring(files["junit.xml"]).attrib["failures"] == "1"
+    (command,) = [line for line in errors.splitlines() if line.startswith("::")]
+    assert command.startswith("::error title=Stepduel%3A regression%3A toy::+20")
+    assert "step/forward_backward +10" in command
+    # The same again, for people: the document is not printed, the annotations are on stdout.
+    assert run(["gate", "--resume", "--seed", "7", "--base", "HEAD~1", *head]) == 1
+    out = capsys.readouterr().out
+    assert "REGRESSION: 1 of 1 (toy)" in out
+    assert "toy: step/forward_backward +10" in out
+    assert "::error " in out
+
+
+@pytest.mark.slow
+def test_more_memory_fails_with_1(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found, _ = gate(capsys, "--head-set", "engine.memory=1100000000")
+    assert status == 1
+    assert found["duels"][0]["detail"] == "peak memory 1.0 GB to 1.1 GB, limit 1.1 GB (+5.0 %)"
+
+
+@pytest.mark.slow
+def test_undecided_fails_with_3_unless_the_policy_says_otherwise(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    near = ("--head-set", "engine.step_ms=104.7")
+    status, found, _ = gate(capsys, *near)
+    assert (status, found["result"]) == (3, "undecided")
+    assert "close to a limit" in found["duels"][0]["detail"]
+    status, found, _ = gate(capsys, *near, "--undecided", "pass", "--resume")
+    assert (status, found["result"], found["duels"][0]["result"]) == (0, "pass", "undecided")
+
+
+@pytest.mark.slow
+def test_a_budget_that_measured_nothing_never_passes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = ("--budget", "1s", "--set", "engine.sleep_ms=100")
+    status, found, _ = gate(capsys, *slow, "--undecided", "pass")
+    assert (status, found["result"]) == (3, "invalid")
+    assert found["duels"][0]["detail"].startswith("no_steps")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--base", "HEAD~2"], "cannot_run"),
+        (["--head-set", "engine.other_loss_from=3"], "different_work"),
+        (["--head-set", "engine.refuse=1"], "cannot_run"),
+    ],
+)
+def test_what_cannot_be_compared_is_invalid_and_never_passes(
+    project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    status, found, _ = gate(capsys, *arguments, "--undecided", "pass")
+    assert (status, found["result"]) == (3, "invalid")
+    assert found["duels"][0]["detail"].startswith(f"{reason}: ")
+    assert ElementTree.fromstring(written(project)["junit.xml"]).attrib["errors"] == "1"
+
+
+@pytest.mark.slow
+def test_a_launch_that_fails_ends_with_4_and_the_others_are_still_judged(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its warm-up is longer, so that only its launches come as far as the step that raises.
+    (project / "scenarios" / "dies.toml").write_text(SCENARIO.replace("warmup_steps = 1", "warmup_steps = 30"))
+    (project / "pyproject.toml").write_text(POLICY.replace('["toy"]', '["dies", "toy"]'))
+    monkeypatch.setenv("STEPDUEL_TEST_FAULT", "head pair01 30 raise")
+    status, found, _ = gate(capsys)
+    results = {duel["scenario"]: duel["result"] for duel in found["duels"]}
+    assert (status, results) == (4, {"dies": "failed", "toy": "pass"})
+    assert "launch pair 1, head" in found["duels"][0]["detail"]
+    assert ElementTree.fromstring(written(project)["junit.xml"]).attrib["errors"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy", "complaint"),
+    [
+        ([], "", "no gate policy"),
+        ([], '[tool.stepduel.gate]\nscenarios = ["tory"]', "no scenario named 'tory'. Did you mean 'toy'?"),
+        (["--scenario", "ty"], POLICY, "names no such scenario. Did you mean 'toy'?"),
+        (["--base", "no-such-branch"], POLICY, "revision 'no-such-branch' names no commit"),
+        (["--base", "--all"], POLICY, "expected a git revision"),
+        (["--head-set", "run.steps=3"], POLICY, "only engine.KEY=VALUE may differ"),
+        (["--budget", "soon"], POLICY, "expected a time"),
+        (["--policy", "nothing.toml"], POLICY, "nothing.toml: cannot be read"),
+        ([], f'{POLICY}machines = ["feedbeef"]', "expected one of feedbeef"),
+        ([], f'{POLICY}max_creep = "9%"', "stepduel baseline set toy"),
+        (["--reports", "toy.py"], POLICY, "toy.py"),
+    ],
+)
+def test_a_request_that_does_not_fit_ends_with_2_before_anything_runs(
+    project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], policy: str, complaint: str
+) -> None:
+    (project / "pyproject.toml").write_text(policy)
+    status, found, errors = gate(capsys, *arguments)
+    assert (status, found) == (2, {})
+    assert complaint in errors
+    assert errors.count("stepduel: ") == 1
+    assert not (project / "reports" / "duels").exists()
+
+
+@pytest.mark.slow
+def test_another_machine_may_judge_if_the_policy_allows_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pyproject.toml").write_text(f'{POLICY}machines = ["feedbeef"]\nallow_machine_mismatch = true\n')
+    status, _, errors = gate(capsys, "--pairs", "2", "--undecided", "pass")
+    assert status == 0
+    assert "not one of feedbeef; allowed by the policy" in errors
+
+
+@pytest.mark.slow
+def test_creep_is_duelled_against_the_pinned_baseline(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pyproject.toml").write_text(POLICY + 'max_creep = "10%"\n')
+    assert run(["baseline", "set", "toy", "HEAD~1"]) == 0
+    capsys.readouterr()
+    status, found, _ = gate(capsys, "--base", ".", "--head-set", "engine.step_ms=104")
+    assert status == 0, "under both limits"
+    assert [(duel["against"], duel["limits"]["max_slowdown"]) for duel in found["duels"]] == [
+        ("base", 0.05),
+        ("baseline", 0.1),
+    ]
+    baseline = found["duels"][1]["comparison"]["base"]["revision"]
+    assert baseline == git(project, "rev-parse", "HEAD~1")
+
+
+@pytest.mark.slow
+def test_a_report_that_cannot_be_written_is_one_line_and_the_others_are_kept(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "reports" / "gate" / "gate.md").mkdir(parents=True)
+    status, _, errors = gate(capsys, "--pairs", "2", "--undecided", "pass")
+    assert status == 2
+    assert "cannot write reports/gate/gate.md" in errors
+    assert json.loads((project / "reports" / "gate" / "gate.json").read_text())["result"] == "pass"
+    assert list((project / "reports").glob("*.html"))
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_the_reports_and_leaves_no_process(project: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    inner = f"import sys; sys.executable = {sys.executable!r}; from harness.cli.__main__ import main; main()"
+    real = (Path(sys.prefix) / "bin" / "python").as_posix()
+    arguments = [real, "-c", inner, "gate", "--set", "engine.sleep_ms=20", "--steps", "1000"]
+    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (pids := list((project / "reports").rglob("pid"))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert json.loads(written(project)["gate.json"])["result"] == "interrupted"
+    for path in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.read_text()), 0)
