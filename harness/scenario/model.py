@@ -1,0 +1,84 @@
+"""What a scenario holds, once resolved: small frozen settings, each key with its meaning and the numbers it takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+PayloadName = Literal["moved_bytes", "collected_objects"]
+Value = str | int | float | bool | list[Any] | dict[str, Any]
+
+
+def _setting(default: Any, meaning: str, *, at_least: float | None = None, above: float | None = None) -> Any:
+    """Declare one key: its default, its meaning in one line, and the numbers it takes."""
+    return field(default=default, metadata={"meaning": meaning, "at_least": at_least, "above": above})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """`[run]`: how a launch is driven."""
+
+    mode: Literal["train", "eval"] = _setting("train", "what a step does")
+    ranks: int = _setting(1, "processes that torchrun starts", at_least=1)
+    warmup_steps: int = _setting(2, "steps before the measured ones, left out of every figure", at_least=0)
+    steps: int = _setting(10, "measured steps", at_least=1)
+    timeout_s: float = _setting(60.0, "longest a single step may take", above=0)
+    start_timeout_s: float = _setting(120.0, "longest that building the engine may take", above=0)
+    seed: int = _setting(0, "seed of parameters and batches; the engine gets it as `seed`", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareSettings:
+    """`[compare]`: when two subjects count as doing the same work."""
+
+    loss_tolerance: float = _setting(
+        0.0, "largest relative difference of two losses of the same step; 0 asks for the same bits", at_least=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A callable to wrap in a range: `name` of the range, dotted `target`, and what its return value counts."""
+
+    name: str
+    target: str
+    result: PayloadName | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One resolved scenario. `engine` holds only the keys that the scenario sets, seed included when it sets one."""
+
+    name: str
+    description: str
+    factory: str
+    run: RunSettings
+    engine: Mapping[str, Value]
+    probes: tuple[Probe, ...]
+    compare: CompareSettings
+    source: Path
+
+    def document(self) -> dict[str, Any]:
+        """Return the resolved scenario as plain JSON-ready values, in the shape of its file."""
+        return {
+            "description": self.description,
+            "run": asdict(self.run),
+            "engine": {"factory": self.factory, **{k: v for k, v in self.engine.items() if k != "seed"}},
+            "probes": {probe.name: {"target": probe.target, "result": probe.result} for probe in self.probes},
+            "compare": asdict(self.compare),
+        }
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits over everything that shapes what is measured; results with different ones never mix.
+
+        Words, limits on waiting and tolerances are left out: changing them does not make older results incomparable.
+        """
+        measured = self.document()
+        run = {k: v for k, v in measured["run"].items() if k not in ("timeout_s", "start_timeout_s")}
+        content = {"run": run, "engine": measured["engine"], "probes": measured["probes"]}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
