@@ -218,6 +218,16 @@ class Duels:
         )
         return [DuelRangeRecord(**row) for row in rows]
 
+    def step_ranges(self, duel_id: str, step: DuelStepRecord) -> list[DuelRangeRecord]:
+        """Return the ranges of one step of one rank by path, without reading the others."""
+        rows = self.db.query(
+            """select pair, side, sequence, rank, path, calls, total_ns, self_ns
+            from duel_ranges join range_paths on range_paths.id = path_id
+            where duel_id = ? and pair = ? and side = ? and sequence = ? and rank = ? order by path""",
+            [duel_id, step.pair, step.side, step.sequence, step.rank],
+        )
+        return [DuelRangeRecord(**row) for row in rows]
+
     def same_code(self, scenario_hash: str, machine: str, collector: str, harness_version: str) -> list[DuelRecord]:
         """Return the duels of the same code on both sides that may lend their variance, oldest first."""
         rows = self.db.query(
