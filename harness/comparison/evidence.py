@@ -75,8 +75,11 @@ def gather(duels: Duels, comparison: Comparison, reports: Path) -> Evidence:
     analyses = {side: analyze(read_trace(path)) for side, path in traces.items()}
     order = [item.path for analysis in analyses.values() for item in analysis.per_step]
     medians = {side: median_step(steps, side) for side in SIDES}
-    ranges = duels.ranges(comparison.duel.id) if comparison.duel.collector != "none" else []
-    trees = {side: tree_of(ranges, chosen, order) for side, chosen in medians.items() if chosen is not None}
+    trees = {
+        side: tree_of(duels.step_ranges(comparison.duel.id, chosen), chosen, order)
+        for side, chosen in medians.items()
+        if chosen is not None
+    }
     return Evidence(
         steps=steps,
         trees={side: tree for side, tree in trees.items() if tree.ranges},
@@ -98,12 +101,8 @@ def median_step(steps: Iterable[DuelStepRecord], side: SideName) -> DuelStepReco
 
 
 def tree_of(ranges: Iterable[DuelRangeRecord], step: DuelStepRecord, order: Sequence[str] = ()) -> StepTree:
-    """Return a step's ranges, depth first. Siblings follow `order`, then the worker's order, then the alphabet."""
-    own = {
-        record.path: record
-        for record in ranges
-        if (record.pair, record.side, record.sequence, record.rank) == (step.pair, step.side, step.sequence, step.rank)
-    }
+    """Return the ranges of `step`, depth first. Siblings follow `order`, then the worker's order, then the alphabet."""
+    own = {record.path: record for record in ranges}
     place = {path: index for index, path in enumerate(dict.fromkeys(order))}
     children: dict[str | None, list[str]] = {}
     for path in own:
