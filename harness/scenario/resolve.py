@@ -19,6 +19,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 def resolve(path: Path, layer: Layer) -> Scenario:
+    """Return the scenario that the merged `layer` of the file at `path` describes. Raises UsageError."""
     by_section: dict[str, dict[str, Entry]] = {section: {} for section in ("", *SECTIONS)}
     for (section, key), entry in layer.items():
         by_section[section][key] = entry

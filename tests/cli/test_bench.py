@@ -174,6 +174,29 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
     assert processes_of(folder) == []
 
 
+def test_the_real_engine_runs_on_two_ranks_and_names_its_revision(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    overrides = ["--set", "engine.optimizer_offload=true", "--steps", "2", "--ranks", "2"]
+    done = bench(root, "smoke", *overrides, "--reports", str(tmp_path / "reports"), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    # Any commit: one may be made while this runs. None in a source archive.
+    command = ["git", "cat-file", "-t", document["revision"] or "none"]
+    git = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert document["revision"] is None or git.stdout == "commit\n"
+    moved = {item["path"]: item["moved_bytes_per_step"] for item in document["ranges"]}
+    for what, load, offload in (
+        ("parameters", "load_fsdp_model_to_gpu", "offload_fsdp_model_to_cpu"),
+        ("optimizer state", "load_fsdp_optimizer", "offload_fsdp_optimizer"),
+    ):
+        loaded = moved[f"step/train_mode_enter/{load}"]
+        assert loaded == moved[f"step/train_mode_exit/{offload}"], f"{what} go back as they came"
+        assert loaded > 0
+    (engine,) = stored(tmp_path, "select engine from runs")[0]
+    assert moved["step/train_mode_enter/load_fsdp_model_to_gpu"] == json.loads(engine)["parameter_bytes"]
+    assert moved["step/train_mode_enter/load_fsdp_optimizer"] == json.loads(engine)["optimizer_state_bytes"]
+
+
 def test_the_table_fits_80_columns_and_says_what_matters(folder: Path) -> None:
     nvidia = [
         {
