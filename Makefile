@@ -32,6 +32,14 @@ setup: $(STAMP) ## Make .venv with pinned dependencies (done once)
 bench: $(STAMP) ## Run the main job: make bench SCENARIO=fsdp2_lora_no_offload [RANKS=2] [ARGS='--set …']
 	@$(BIN)/stepduel bench $(SCENARIO) $(if $(RANKS),--ranks $(RANKS)) $(ARGS)
 
+.PHONY: gate
+gate: $(STAMP) ## Fail on a regression: make gate BASE=origin/main [ARGS='--head-set …']
+	@$(BIN)/stepduel gate $(if $(BASE),--base '$(BASE)') $(ARGS)
+
+.PHONY: gate-self
+gate-self: $(STAMP) ## Gate this project's own engine against the commit it builds on, briefly
+	@.ci/gate-self $(ARGS)
+
 .PHONY: scenarios
 scenarios: $(STAMP) ## List the scenarios with one line each
 	@$(BIN)/stepduel scenarios
