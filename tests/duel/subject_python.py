@@ -66,6 +66,7 @@ class Launch:
     def step(self, index: int) -> dict[str, Any]:
         time.sleep(float(self.engine.get("sleep_ms", 0)) / 1000)
         usual_ns = float(self.engine.get("step_ms", 100)) * 1e6
+        usual_ns *= 1 + float(self.engine.get("slowdown_share", 0)) / 2  # forward and backward are half of a step
         self.steps.append(
             [int(usual_ns * (1 + self.luck + self.draws.gauss(0, 0.004) - 0.1 * rank)) for rank in range(self.ranks)]
         )

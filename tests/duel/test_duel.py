@@ -369,3 +369,35 @@ def test_wrong_requests_end_with_2_and_write_nothing(
     assert run(bench.arguments(*more)) == 2
     assert said in capsys.readouterr().err
     assert not bench.reports.exists()
+
+
+def test_a_collector_that_is_told_what_to_record_gets_the_pace_beforehand(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = compare(bench, capsys, "--collector", "kineto", "--pairs", "2")
+    assert status in (0, 3)
+    assert found["method"]["warmup_steps"] == 1
+    plan = json.loads(next(bench.reports.rglob("pair02/head/plan.json")).read_text())
+    assert (plan["collector"], plan["capture"]) == ("kineto", [1, 10])
+    assert {part["path"] for part in found["ranges"]} == {"step", "step/forward_backward"}
+
+
+def test_one_more_pair_explains_and_is_no_evidence(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = compare(bench, capsys, "--explain", "kineto", "--pairs", "2")
+    assert [pair["number"] for pair in found["pairs"]] == [1, 2]
+    (text,) = rows(bench, "select explanation from duels")[0]
+    explanation = json.loads(text)
+    assert explanation["collector"] == "kineto"
+    assert all((bench.reports / explanation[f"{side}_trace"]).is_file() for side in ("base", "head"))
+
+
+def test_a_verdict_survives_an_explanation_that_fails(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPDUEL_TEST_FAULT", "head explain 2 kill")
+    status = run(bench.arguments("--explain", "kineto", "--pairs", "2", "--head-set", "engine.step_ms=110", "--json"))
+    out, err = capsys.readouterr()
+    assert status in (0, 3)
+    assert json.loads(out)["status"] == "completed"
+    assert "explain GPU time failed: launch pair 3, head" in err
+    assert_nothing_left(bench)
