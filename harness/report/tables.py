@@ -30,13 +30,11 @@ TEMPLATE: Final = """
 </div>
 """
 FACTS: Final = """
-<div class="scroll" role="region" aria-label="{{ label }}" tabindex="0">
-<table class="facts"><tbody>
+<dl class="facts{{ " long" if long }}">
 {% for fact in facts %}
-<tr><th scope="row">{{ fact[0] | name }}</th><td>{{ fact[1] | name(400) }}</td></tr>
+<div><dt>{{ fact[0] | name }}</dt><dd>{{ fact[1] | name(400) }}</dd></div>
 {% endfor %}
-</tbody></table>
-</div>
+</dl>
 """
 _CELL: Final = Markup('<td class="{}">{}</td>')
 _ROW_HEADER: Final = Markup('<th scope="row" class="{}">{}</th>')
@@ -74,6 +72,6 @@ def table(label: str, columns: Sequence[Column], rows: Sequence[Row], foot: Row 
     return draw(TEMPLATE, label=label, columns=columns, rows=rows, foot=foot, cells=cells)
 
 
-def facts(label: str, rows: Sequence[tuple[str, str]]) -> Markup:
-    """Return names and values, one a row."""
-    return draw(FACTS, label=label, facts=rows)
+def facts(rows: Sequence[tuple[str, str]], *, long: bool = False) -> Markup:
+    """Return names and values; `long` ones in one column."""
+    return draw(FACTS, facts=rows, long=long)

@@ -46,7 +46,7 @@ def render_analysis(found: TraceAnalysis) -> str:
 def render_diff(found: TraceDiff) -> str:
     """Return the report of two traces as one HTML file. It explains and gives no verdict."""
     parts = [attribution.Part(path=p.path, base_ns=p.base_ns, head_ns=p.head_ns) for p in found.parts]
-    sides = [PurePath(side.sources[0]).name if side.sources else "?" for side in (found.base, found.head)]
+    sides = _told_apart([side.sources[0] if side.sources else "?" for side in (found.base, found.head)])
     command = f"stepduel diff {shlex.join([*found.base.sources[:1], *found.head.sources[:1]])}"
     return Page(
         kind="Difference",
@@ -58,6 +58,12 @@ def render_diff(found: TraceDiff) -> str:
             reproduce.section([("Read both again:", command)], []),
         ),
     ).render()
+
+
+def _told_apart(sources: Sequence[str]) -> list[str]:
+    """File names, or whole paths where those are equal."""
+    short = [PurePath(source).name for source in sources]
+    return short if len(set(short)) == len(short) else list(sources)
 
 
 def range_rows(found: TraceAnalysis) -> list[ranges.RangeRow]:
@@ -118,13 +124,16 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
         ranks = f"the slowest of {len(found.ranks)} ranks is {behind.rank}" if slowest else "one rank"
         tiles.append(
             headline.Tile(
-                title="Step time, median",
+                title="Step time, median" if found.steps.name else "Capture",
                 value=f"{milliseconds(behind.median_ns)} ms",
-                detail=f"{figures.plural(behind.steps, 'step')} kept; {ranks}",
+                detail=f"{figures.plural(behind.steps, 'step')} kept; {ranks}" if found.steps.name else ranks,
                 wide=True,
             )
         )
-        sentence = f"A step takes {milliseconds(behind.median_ns)} ms."
+        took = f"{milliseconds(behind.median_ns)} ms"
+        sentence = (
+            f"A step takes {took}." if found.steps.name else f"No range repeats like a step; {took} were captured."
+        )
         if found.gpu.busy_ns:
             busy = behind.gpu_busy_ns / behind.median_ns
             tiles.append(headline.Tile(title="GPU busy", value=percent(busy), detail="of the median step"))

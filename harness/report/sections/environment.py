@@ -42,14 +42,14 @@ def of_comparison(comparison: Comparison) -> Section:
     html = draw(
         TEMPLATE,
         different=table("Differences between the sides", columns, rows) if rows else None,
-        facts=facts("Environment of both sides", both),
+        facts=facts(both),
     )
     return Section(anchor="environment", title="Environment", html=html)
 
 
 def of_run(rows: Sequence[tuple[str, str]]) -> Section:
     """Return the environment of a single launch or trace."""
-    return Section(anchor="environment", title="Environment", html=facts("Environment", rows))
+    return Section(anchor="environment", title="Environment", html=facts(rows))
 
 
 def machine_facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:

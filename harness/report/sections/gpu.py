@@ -89,6 +89,7 @@ def _copies(traced: Mapping[str, TraceAnalysis]) -> Markup | None:
     titles = ("count", "bytes", "pageable", "ms")
     return _side_by_side(
         "Copies",
+        "Kind",
         traced,
         titles,
         kinds,
@@ -111,6 +112,7 @@ def _kernels(traced: Mapping[str, TraceAnalysis]) -> Markup | None:
     largest = sorted(cost, key=lambda name: (-cost[name], name))[:MOST_KERNELS]
     return _side_by_side(
         "Kernels",
+        "Kernel",
         traced,
         ("calls", "ms"),
         largest,
@@ -121,6 +123,7 @@ def _kernels(traced: Mapping[str, TraceAnalysis]) -> Markup | None:
 
 def _side_by_side(
     label: str,
+    first: str,
     sides: Mapping[str, TraceAnalysis],
     titles: Sequence[str],
     names: Sequence[str],
@@ -131,11 +134,11 @@ def _side_by_side(
     if not names:
         return None
     columns = [
-        Column(title=label.removesuffix("s"), kind="path"),
-        *numbers(*(f"{side} {title}".strip().capitalize() for side in sides for title in titles)),
+        Column(title=first, kind="path"),
+        *numbers(*(f"{side} {title}".strip() for side in sides for title in titles)),
     ]
     rows = []
     for name in names:
         found = [cells(totals[name]) if name in totals else [NONE] * len(titles) for totals in tables]
-        rows.append(Row(cells=[shown(name, 90), *(cell for side in found for cell in side)]))
+        rows.append(Row(cells=[shown(name, 110), *(cell for side in found for cell in side)]))
     return table(label, columns, rows)

@@ -44,7 +44,7 @@ def section(comparison: Comparison) -> Section:
             rule=_rule(comparison),
             looks=_looks(comparison) if comparison.verdict.looks else None,
             d=", ".join(d),
-            facts=facts("Particulars of the duel", _facts(comparison)),
+            facts=facts(_facts(comparison), long=True),
         ),
     )
 

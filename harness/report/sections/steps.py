@@ -77,7 +77,7 @@ def section(panels: Sequence[Panel], note: str) -> Section:
                 {"title": panel.title, "plot": _plot(panel, bounds, f"steps-{number}")}
                 for number, panel in enumerate(drawn)
             ],
-            sides=[side for side in ("base", "head") if any(line.side == side for line in lines)],
+            sides=("base", "head") if len({line.side for line in lines}) > 1 else (),
             ranks=len({line.rank for line in lines}),
             warmup=any(panel.warmup for panel in panels),
             left_out=len(panels) - len(drawn),

@@ -60,13 +60,12 @@ TEMPLATE: Final = """
 </div>
 <div class="tile wide">
 <dt>What moved</dt>
-{% for part in moved %}
-<dd class="moved"><span class="path">{{ part.path | path(60) }}</span>
-<strong class="{{ 'slower' if part.delta_ns > 0 else 'faster' }}">{{ part.delta_ns | signed_ms }} ms</strong></dd>
-{% else %}
-<dd class="value small">{{ "No range moved beyond its noise" if c.ranges else "Nothing was traced" }}</dd>
+{% for part in moved or noise %}
+<dd class="moved{{ "" if moved else " quiet" }}"><span class="path">{{ part.path | path(60) }}</span>
+<strong class="{{ ("slower" if part.delta_ns > 0 else "faster") if moved }}">
+{{- part.delta_ns | signed_ms }} ms</strong></dd>
 {% endfor %}
-{% if moved %}<dd>{{ moved_note }}</dd>{% endif %}
+<dd>{{ moved_note }}</dd>
 </div>
 <div class="tile">
 <dt>Same work</dt>
@@ -109,6 +108,7 @@ def section(comparison: Comparison) -> Section:
             else f"={figures.NO_BREAK}{verdict.p or 0:.2g}",
             strip=_strip(comparison),
             moved=moved,
+            noise=[part for part in comparison.ranges if part.delta_ns][:MOST_MOVED],
             moved_note=_moved_note(comparison, moved),
             work=_work(comparison.same_work),
             seen=_seen(comparison),
@@ -122,7 +122,7 @@ def sentence(verdict: Verdict) -> str:
     if verdict.state is State.INVALID:
         return "No verdict: this comparison does not hold."
     if verdict.ratio is None:
-        return "Undecided: too few launch pairs for a first look."
+        return "Too few launch pairs for a first look."
     size = f"{abs(verdict.ratio - 1) * 100:.1f}{figures.NO_BREAK}%"
     match verdict.state:
         case State.SLOWER:
@@ -132,7 +132,7 @@ def sentence(verdict: Verdict) -> str:
         case State.SAME:
             return "Head takes as long as base."
         case _:
-            return f"Undecided: head looks {size} {'slower' if verdict.ratio > 1 else 'faster'}, which may be chance."
+            return f"Head looks {size} {'slower' if verdict.ratio > 1 else 'faster'}, which may be chance."
 
 
 def explanation(comparison: Comparison) -> str:
@@ -185,6 +185,10 @@ def _strip(comparison: Comparison) -> dict[str, object] | None:
 
 
 def _moved_note(comparison: Comparison, moved: list[RangePart]) -> str:
+    if not comparison.ranges:
+        return "Nothing was traced."
+    if not moved:
+        return "No range moved beyond its noise."
     whole = sum(part.delta_ns for part in comparison.ranges)
     count = sum(part.significant for part in comparison.ranges)
     more = f"; {figures.plural(count - len(moved), 'more range')} moved" if count > len(moved) else ""
