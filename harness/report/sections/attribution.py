@@ -22,6 +22,8 @@ from harness.report.tables import Column, Row, numbers, table
 MOST_BARS: Final = 10
 """Bars of the waterfall between base and head; what is left is summed up in the last."""
 MOST_ROWS: Final = 400
+SMALLEST_NS: Final = 500
+"""What reads as 0.000 ms has not moved."""
 ROW: Final = 38
 """CSS pixels a bar."""
 
@@ -65,7 +67,7 @@ class Part:
     @property
     def moved(self) -> bool:
         """Whether it is worth a colour."""
-        return self.significant and bool(self.delta_ns)
+        return self.significant and abs(self.delta_ns) >= SMALLEST_NS
 
 
 def of_comparison(parts: Sequence[RangePart]) -> Section:

@@ -13,14 +13,15 @@ from harness.report.page import Section, draw
 from harness.report.page import name as shown
 from harness.report.tables import Column, Row, numbers, table
 
-MOST_ROWS: Final = 400
+MOST_ROWS: Final = 60
+"""The longest ranges; a trace with a range for every operator has thousands."""
 
 TEMPLATE: Final = """
 <p>{{ note }}</p>
 {% if table %}
 {{ table }}
 {% if left_out %}
-<p class="note">{{ left_out }} more ranges are in the trace.</p>
+<p class="note">{{ left_out }} shorter ranges are left out.</p>
 {% endif %}
 {% else %}
 <p class="nothing">Nothing was traced.</p>
@@ -46,7 +47,9 @@ class RangeRow:
 
 def section(rows: Sequence[RangeRow], note: str) -> Section:
     """Return the table; rows come depth first."""
-    html = draw(TEMPLATE, note=note, table=_table(rows) if rows else None, left_out=max(len(rows) - MOST_ROWS, 0))
+    shortest_ns = sorted((row.median_ns for row in rows), reverse=True)[:MOST_ROWS][-1] if rows else 0.0
+    kept = [row for row in rows if row.median_ns >= shortest_ns][:MOST_ROWS]
+    html = draw(TEMPLATE, note=note, table=_table(kept) if kept else None, left_out=len(rows) - len(kept))
     return Section(anchor="ranges", title="Where the step goes", html=html)
 
 
@@ -54,8 +57,8 @@ def _table(rows: Sequence[RangeRow]) -> Markup:
     gpu, moved = any(row.gpu_ns for row in rows), any(row.moved_bytes for row in rows)
     columns = [Column(title="Range", kind="path"), *numbers("Calls", "Median ms", "p90 ms", "Own ms", "Share")]
     columns += [*numbers(*["GPU ms"] * gpu), *numbers(*["Moved"] * moved)]
-    whole_ns = max((row.median_ns for row in rows if row.depth == 0), default=0.0)
-    return table("Ranges of a typical step", columns, [_row(row, whole_ns, gpu, moved) for row in rows[:MOST_ROWS]])
+    whole_ns = sum(row.median_ns for row in rows if row.depth == 0)
+    return table("Ranges of a typical step", columns, [_row(row, whole_ns, gpu, moved) for row in rows])
 
 
 def _row(row: RangeRow, whole_ns: float, gpu: bool, moved: bool) -> Row:
