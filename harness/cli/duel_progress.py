@@ -1,4 +1,8 @@
-"""Progress of a duel on stderr: a line that is redrawn on a terminal, one line a launch pair otherwise."""
+"""Progress of a duel on stderr: a line that is redrawn on a terminal, one line a launch pair otherwise.
+
+The line is redrawn between steps only, never by a thread of its own: a spinner would take processor time from whatever
+is being measured.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import time
 from typing import Self
 
 import numpy as np
-from rich.status import Status
 from rich.text import Text
 
 from harness.cli.output import clean, stderr_console
@@ -24,19 +27,16 @@ class TerminalProgress:
 
     def __init__(self) -> None:
         self._console = stderr_console()
-        self._status = Status("", console=self._console) if sys.stderr.isatty() else None
+        self._redrawn = sys.stderr.isatty()
         self._estimate = ""
         self._began_s = time.monotonic()
         self._made_here = 0
 
     def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+        self._redraw("")
 
     def resumed(self, pairs: int, duel_id: str) -> None:
         """Say that stored launch pairs are being used."""
@@ -83,11 +83,14 @@ class TerminalProgress:
         return f"next look in {_seconds((following - made) * each_s)}, at most {_seconds((looks[-1] - made) * each_s)}"
 
     def _line(self, text: str) -> None:
+        self._redraw("")
         self._console.print(Text(clean(text)), soft_wrap=True)
 
     def _redraw(self, text: str) -> None:
-        if self._status is not None:
-            self._status.update(Text(clean(text)))
+        """Replace the current line, cut so that it stays one."""
+        if self._redrawn:
+            sys.stderr.write(f"\r\x1b[K{clean(text)[: self._console.width - 1]}")
+            sys.stderr.flush()
 
 
 def _running(comparison: Comparison) -> str:

@@ -23,6 +23,8 @@ TYPICAL_NOISE: Final = Noise(within=0.02, between=0.006, autocorrelation=0.5)
 WARMUP_STEPS: Final = 5
 WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
+BLOCKS_FACTOR: Final = 2.5
+"""Scatter of launches in turn against steps in turn, on an idle machine; about twice that on a loaded one."""
 MIN_STEPS: Final = 8
 MAX_STEPS: Final = 100
 FIRST_LOOK_S: Final = 50.0
@@ -65,11 +67,11 @@ def measured_steps(start_s: float, step_pair_s: float, noise: Noise | None, firs
     return max(MIN_STEPS, min(best, math.floor(affordable)))
 
 
-def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]]) -> Sight:
+def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]], *, in_turn: bool = True) -> Sight:
     """Return what `steps` a launch will see. `warmup` holds (base, head) step times in ns of the warm-up step pairs.
 
     History comes first; without it, steps scatter as in the warm-up (its first step pair left out) and launches as on
-    typical machines.
+    typical machines. With `in_turn` false whole launches take turns, and what is slower than they are does not cancel.
     """
     lent = 0.0
     if known.spread is not None:
@@ -81,6 +83,9 @@ def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]
         typical = TYPICAL_NOISE
         noise = Noise(within=within, between=typical.between, autocorrelation=typical.autocorrelation)
         spread, source = noise.spread(steps), "the warm-up; run `stepduel aa` to know this machine better"
+    if not in_turn:
+        spread *= BLOCKS_FACTOR
+        source = f"{source}; launches in turn scatter {BLOCKS_FACTOR:g} times as much as steps in turn, or more"
     base_ns = float(np.median([base for base, _ in warmup])) if warmup else math.inf
     first, last = rule.looks[0], rule.looks[-1]
     return Sight(

@@ -219,7 +219,7 @@ class _Duel:
         """Say what the duel will see, and write down its pace and what history lends it."""
         rule = self._plan.rule
         known = self._known_noise(pace.steps)
-        seen = sight(rule, pace.steps, known, warmup)
+        seen = sight(rule, pace.steps, known, warmup, in_turn=self._plan.interleave == "steps")
         self._duels.update(
             self._id,
             steps=pace.steps,

@@ -62,6 +62,12 @@ def test_sight_without_history_takes_the_scatter_of_the_warm_up_without_its_firs
     assert TYPICAL_NOISE.between < math.log1p(many.first_look)
 
 
+def test_launches_in_turn_are_said_to_see_less() -> None:
+    seen = sight(Rule(), 30, Known(), [], in_turn=False)
+    assert seen.first_look > 2 * sight(Rule(), 30, Known(), []).first_look
+    assert "launches in turn scatter" in seen.source
+
+
 def test_pairs_needed_would_see_the_margin() -> None:
     from harness.stats.sequential import detectable_effect
 
