@@ -10,7 +10,7 @@ from rich.text import Text
 import harness
 from harness.cli.output import stdout_console
 from harness.comparison import compare_stored
-from harness.duel import RESULTS, known_noise
+from harness.duel import RESULTS, known_noise, same_code_duels
 from harness.environment import read_environment
 from harness.gate import State
 from harness.stats.history import MIN_DUELS, instrument_p
@@ -27,7 +27,7 @@ def print_history(reports: Path, scenario_hash: str) -> None:
         machine = read_environment().machine
         records = duels.same_code(scenario_hash, machine, "recorder", harness.__version__)
         states = Counter(compare_stored(duels, record.id).verdict.state for record in records)
-        known = known_noise(duels, scenario_hash, machine, "recorder")
+        known = known_noise(same_code_duels(duels, scenario_hash, machine, "recorder"))
     alarms, judged = states[State.SLOWER] + states[State.FASTER], sum(states.values()) - states[State.INVALID]
     counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
     say = stdout_console().print

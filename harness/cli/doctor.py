@@ -49,7 +49,7 @@ def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
 
 def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     """What same-code duels of this machine say that a duel sees; without any, what typical machines see."""
-    from harness.duel import RESULTS, Known, known_noise, sight
+    from harness.duel import RESULTS, Known, known_noise, same_code_duels, sight
     from harness.duel.pacing import MIN_STEPS
     from harness.environment import read_environment
     from harness.stats.sequential import Rule
@@ -58,7 +58,7 @@ def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     rule, known = Rule(), Known()
     if (reports / RESULTS).exists():
         with Store(reports / RESULTS) as store:
-            known = known_noise(Duels(store), scenario.hash, read_environment().machine, "recorder")
+            known = known_noise(same_code_duels(Duels(store), scenario.hash, read_environment().machine, "recorder"))
     found = sight(rule, known.steps or MIN_STEPS, known, ())
     return {
         "scenario": name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.duel.memory import known_noise
+from harness.duel.memory import known_noise, same_code_duels
 from harness.duel.pacing import Known, Sight, sight
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.duel.progress import Progress
@@ -18,5 +18,6 @@ __all__ = [
     "Sight",
     "known_noise",
     "run_duel",
+    "same_code_duels",
     "sight",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median_low
 
 import harness
@@ -19,30 +21,39 @@ FEWER_STEPS = 1.5
 """Duels with up to so many times the steps of this one may lend: longer launches scatter less than ours will."""
 
 
-def known_noise(duels: Duels, scenario_hash: str, machine: str, collector: str, steps: int | None = None) -> Known:
-    """Return what a machine's same-code duels of a scenario say; of comparable length only if `steps` is set."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SameCodeDuel:
+    """The launch pairs of a stored same-code duel that can be judged, of `steps` measured steps each."""
+
+    steps: int
+    pairs: tuple[StepPairs, ...]
+
+
+def same_code_duels(duels: Duels, scenario_hash: str, machine: str, collector: str) -> list[SameCodeDuel]:
+    """Return this version's same-code duels of a scenario on a machine, those with at least two launch pairs."""
     records = duels.same_code(scenario_hash, machine, collector, harness.__version__)[-MOST_DUELS:]
-    comparable = [record for record in records if _comparable(record, steps)]
-    usable = [pairs for pairs in (_pairs(duels, record) for record in comparable) if len(pairs) > 1]
+    found = [SameCodeDuel(steps=record.steps or 0, pairs=_pairs(duels, record)) for record in records]
+    return [duel for duel in found if len(duel.pairs) > 1]
+
+
+def known_noise(found: Sequence[SameCodeDuel], steps: int | None = None) -> Known:
+    """Return what same-code duels say about the noise; of comparable length only if `steps` is set."""
+    usable = [duel for duel in found if steps is None or duel.steps <= FEWER_STEPS * steps]
     if not usable:
         return Known()
-    variances = [sample_variance([pair_difference(pair).log_ratio for pair in pairs]) for pairs in usable]
-    counts = [len(pairs) for pairs in usable]
+    variances = [sample_variance([pair_difference(pair).log_ratio for pair in duel.pairs]) for duel in usable]
+    counts = [len(duel.pairs) for duel in usable]
     pooled = sum(v * (k - 1) for v, k in zip(variances, counts, strict=True)) / sum(k - 1 for k in counts)
     return Known(
-        noise=estimate_noise([pair for pairs in usable for pair in pairs]),
+        noise=estimate_noise([pair for duel in usable for pair in duel.pairs]),
         prior=estimate_prior(variances, counts),
         spread=math.sqrt(pooled),
         duels=len(usable),
-        steps=median_low(len(pairs[0].base_ns) for pairs in usable),
+        steps=median_low(duel.steps for duel in usable),
     )
 
 
-def _comparable(record: DuelRecord, steps: int | None) -> bool:
-    return steps is None or (record.steps is not None and record.steps <= FEWER_STEPS * steps)
-
-
-def _pairs(duels: Duels, record: DuelRecord) -> list[StepPairs]:
+def _pairs(duels: Duels, record: DuelRecord) -> tuple[StepPairs, ...]:
     """The launch pairs of a duel that can be judged."""
     steps = duels.steps(record.id)
     usable = []
@@ -53,4 +64,4 @@ def _pairs(duels: Duels, record: DuelRecord) -> list[StepPairs]:
         except UnusableError:
             continue
         usable.append(times)
-    return usable
+    return tuple(usable)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -30,8 +29,8 @@ from harness.duel.lockstep import (
     run_in_blocks,
     run_in_lockstep,
 )
-from harness.duel.memory import known_noise
-from harness.duel.pacing import MIN_STEPS, Known, measured_steps, sight, warmed_up
+from harness.duel.memory import SameCodeDuel, known_noise, same_code_duels
+from harness.duel.pacing import MIN_STEPS, measured_steps, sight, warmed_up
 from harness.duel.plan import DuelPlan, DuelSide
 from harness.duel.progress import Progress
 from harness.environment import read_environment
@@ -60,7 +59,7 @@ class _Duel:
         self._plan, self._duels, self._progress = plan, duels, progress
         self._environment = read_environment()
         self._deadline = math.inf if plan.budget_s is None else time.monotonic() + plan.budget_s
-        self._known = Known()
+        self._same_code: list[SameCodeDuel] = []
         self._pace = self._fixed_pace()
         self._told = False
         self._digests: dict[SideName, str | None] = {}
@@ -70,7 +69,9 @@ class _Duel:
         """Find the unfinished duel to go on with, or write down a new one."""
         plan = self._plan
         key = plan.key(self._environment)
-        self._known = self._known_noise()
+        if plan.interleave == "steps":  # launches in turn are noisier, and learn nothing from steps in turn
+            machine = self._environment.machine
+            self._same_code = same_code_duels(self._duels, plan.scenario.hash, machine, plan.head.collector)
         stored = self._unfinished(key) if resume else None
         if stored is not None:
             self._adopt(stored)
@@ -149,14 +150,6 @@ class _Duel:
         self._duels.update(duel.id, rule=plan.rule_document(), status="running", reason=None)
         self._progress.resumed(len(self._duels.pairs(duel.id)), duel.id)
 
-    def _known_noise(self, steps: int | None = None) -> Known:
-        """What the store knows. A duel interleaved by launches is noisier and learns nothing from those in lockstep."""
-        if self._plan.interleave != "steps":
-            return Known()
-        return known_noise(
-            self._duels, self._plan.scenario.hash, self._environment.machine, self._plan.head.collector, steps
-        )
-
     def _fixed_pace(self) -> Pace | None:
         """The pace, where it must be known before the first launch: a tool is told beforehand which steps to record."""
         plan, run = self._plan, self._plan.scenario.run
@@ -184,8 +177,8 @@ class _Duel:
         order_seed = random.Random(f"{duel.seed} {pair}").getrandbits(31)
         starter: SideName = "base" if (duel.seed + pair) % 2 else "head"
         logs = self._plan.reports / "duels" / self._id / (folder or f"pair{pair:02d}")
-        if logs.exists():  # of an attempt that did not end, whose logs have been told
-            shutil.rmtree(logs)
+        if logs.exists():  # of an attempt that failed, whose logs somebody may want to read
+            logs.rename(logs.with_name(f"{logs.name}-failed-{time.time_ns()}"))
         run = self._plan.scenario.run
         pace = self._pace or Pace(warmup_steps=run.warmup_steps, steps=self._plan.steps or run.steps)
         env = {"PYTHONHASHSEED": str(order_seed)}
@@ -208,7 +201,7 @@ class _Duel:
             if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
                 return None
             step_pair_s = min(base + head for base, head in warmup) / 1e9
-            best = measured_steps(start_s, step_pair_s, self._known.noise, rule.looks[0])
+            best = measured_steps(start_s, step_pair_s, known_noise(self._same_code).noise, rule.looks[0])
             self._pace = Pace(warmup_steps=len(warmup), steps=plan.steps or best)
         elif len(warmup) < self._pace.warmup_steps:
             return None
@@ -218,7 +211,7 @@ class _Duel:
     def _tell(self, pace: Pace, warmup: Sequence[tuple[int, int]]) -> None:
         """Say what the duel will see, and write down its pace and what history lends it."""
         rule = self._plan.rule
-        known = self._known_noise(pace.steps)
+        known = known_noise(self._same_code, pace.steps)
         seen = sight(rule, pace.steps, known, warmup, in_turn=self._plan.interleave == "steps")
         self._duels.update(
             self._id,

@@ -210,6 +210,7 @@ def test_a_failing_side_keeps_what_was_done_and_resume_goes_on(
     monkeypatch.delenv("STEPDUEL_TEST_FAULT")
     status, found = compare(bench, capsys, *timeout, "--resume")
     assert found["id"] == folder.name
+    assert len(list(folder.glob("pair02-failed-*/head/torchrun.log"))) == 1
     assert [pair["number"] for pair in found["pairs"]] == [1, 2]
     assert found["status"] == "completed"
     # Pairs drawn after an interruption are those that would have been drawn without it.
