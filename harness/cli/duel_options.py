@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from collections.abc import Callable
@@ -30,9 +31,12 @@ def share(text: str) -> float:
     """Return `1%` or `0.01` as a fraction."""
     number = text.strip()
     try:
-        return float(number[:-1]) / 100 if number.endswith("%") else float(number)
+        fraction = float(number[:-1]) / 100 if number.endswith("%") else float(number)
     except ValueError:
-        raise click.BadParameter(f"{text!r}: expected a share, such as 2% or 0.02") from None
+        fraction = math.nan
+    if not 0 <= fraction < 1:  # `2` is meant as 2 %, and would be 200
+        raise click.BadParameter(f"{text!r}: expected a share, such as 2% or 0.02")
+    return fraction
 
 
 _OPTIONS = (

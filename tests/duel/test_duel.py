@@ -362,6 +362,8 @@ def test_overhead_has_an_untraced_base(bench: Bench, capsys: pytest.CaptureFixtu
         (["--head-set", "run.seed=3"], "only engine.KEY=VALUE may differ"),
         (["--budget", "soon"], "expected a time above 0"),
         (["--margin", "two"], "expected a share"),
+        (["--margin", "2"], "expected a share"),
+        (["--min-effect", "-1%"], "expected a share"),
     ],
 )
 def test_wrong_requests_end_with_2_and_write_nothing(
