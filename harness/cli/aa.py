@@ -29,9 +29,12 @@ def aa(name: str, subject: str, repo: Path, duels: int, **options: Any) -> int:
     """
     from harness.cli.aa_summary import print_history
     from harness.cli.duel_command import DuelOptions, run_and_print
+    from harness.errors import UsageError
     from harness.subject import TreeCache, resolve_subject
 
     settings = DuelOptions(**options)
+    if settings.as_json and duels > 1:
+        raise UsageError(f"--json prints one document: expected --duels 1 with it, not {duels}")
     scenario = settings.scenario(name)
     with TreeCache() as trees:
         code = resolve_subject(subject, scenario.factory, repo, trees)
