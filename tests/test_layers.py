@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Highest first. A module may import from its own package and from lines below its own.
 LAYERS: list[set[str]] = [
     {"cli"},
-    {"gating"},
+    {"gating", "history"},
     {"bench", "duel", "report", "worker", "doctor"},
     {"collectors", "subject", "launch", "comparison"},
     {"gate", "analysis", "stats", "store"},

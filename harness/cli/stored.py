@@ -1,7 +1,9 @@
-"""Opens the results of commands that only read them: without a database there is nothing to show."""
+"""What commands share that look at stored results: opening them, and removing what lies beside them."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness.duel import RESULTS
@@ -15,3 +17,23 @@ def open_results(reports: Path) -> Store:
     if not path.is_file():
         raise UsageError(f"{path}: no results yet; run stepduel bench or compare, or choose another --reports")
     return Store(path)
+
+
+def remove_files(reports: Path, names: Iterable[str]) -> int:
+    """Remove files and folders below `reports` and return how many bytes they held.
+
+    Names come from the database, which may have been merged from anywhere: what lies outside is left alone.
+    """
+    freed = 0
+    inside = reports.resolve()
+    for name in names:
+        path = (reports / name).resolve()
+        if inside not in path.parents or not path.exists():
+            continue
+        if path.is_dir():
+            freed += sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+            shutil.rmtree(path)
+        else:
+            freed += path.stat().st_size
+            path.unlink()
+    return freed

@@ -1,4 +1,4 @@
-"""Writes everything the gate has to show, before it ends: HTML a duel, and Markdown, JUnit and JSON for CI.
+"""Writes everything the gate has to show, before it ends: HTML of each duel, and Markdown, JUnit and JSON for CI.
 
 The HTML of a duel lies in the reports folder itself, beside the traces it links to; what CI picks up has fixed names in
 `gate/` below it. Nothing here decides anything.
@@ -22,7 +22,7 @@ from harness.gating.document import document
 from harness.gating.github import workflow_commands
 from harness.gating.junit import junit
 from harness.gating.markdown import markdown
-from harness.report import render_comparison, write_report
+from harness.report import render_comparison, write_index, write_report
 from harness.store import Duels, Store
 from harness.subject.commits import commits_between
 
@@ -59,6 +59,10 @@ def write_reports(gate: GateResult, reports: Path, repo: Path) -> list[Path]:
             if judgement.comparison is not None:
                 page = _page(judgement.comparison, Duels(store), reports, repo)
                 write(reports / pages[judgement.comparison.duel.id], page)
+        try:
+            written.append(write_index(reports, Duels(store).find()))
+        except UsageError as error:
+            problems.append(error)
     if problems:
         raise problems[0]
     return written

@@ -1,0 +1,226 @@
+"""Makes series of what was measured: one for each key, since results of different keys are not comparable. Pure.
+
+The key is the scenario's hash, the overrides, the machine, the collector and the harness version, and whether the time
+is from a run or a duel: a side of a duel shares its machine with the other side, a run has it alone.
+
+A point is one run, or one side of a duel: the median over launches of the median step on the slowest rank. Points of a
+series stand in the order of their commits where the repository knows them all, otherwise in the order they were
+measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Literal
+
+from harness.history.words import code_label
+from harness.stats.changepoints import ChangePoint, OtavaMissingError, change_points
+from harness.stats.history import Suspicion, confirmed, suspicion
+from harness.store.history import Kind, MeasuredRecord
+
+Mark = Literal["", "suspicious", "confirmed", "refuted"]
+"""A point above the prediction bound: alone, with a re-run of the same code that agrees, or with one that does not."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Key:
+    """What two step times must agree in to be comparable."""
+
+    kind: Kind
+    machine: str
+    collector: str
+    interleave: str
+    harness_version: str
+    scenario_hash: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One measurement of one body of code."""
+
+    id: str
+    side: str
+    started_at: str
+    subject: str
+    revision: str | None
+    dirty: bool | None
+    code: str
+    """Equal for equal code: the revision, and what was uncommitted."""
+    step_ns: float
+    launches: int
+    steps: int
+    mark: Mark = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Comparable points, oldest first."""
+
+    key: Key
+    cpu_model: str
+    points: tuple[Point, ...]
+    by_commit: bool
+    """Whether the order is that of the commits; that of the measurements otherwise."""
+    changes: tuple[ChangePoint, ...]
+    baseline_ns: float | None
+    """Median step time of the pinned baseline in this series; None where it was not measured here."""
+
+    @property
+    def levels(self) -> list[tuple[int, int, float]]:
+        """The stretches between changes: (first index, one past the last, mean step time in ns)."""
+        edges = [0, *(change.index for change in self.changes), len(self.points)]
+        values = [point.step_ns for point in self.points]
+        return [(a, b, math.fsum(values[a:b]) / (b - a)) for a, b in itertools.pairwise(edges)]
+
+    @property
+    def creep(self) -> float | None:
+        """The last level over the pinned baseline, head/base; None without one."""
+        return None if self.baseline_ns is None else self.levels[-1][2] / self.baseline_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelPoint:
+    """What a duel of two bodies of code found. `ratio` is head/base, the mean over its launch pairs; not a verdict."""
+
+    id: str
+    started_at: str
+    base: str
+    head: str
+    ratio: float | None
+    pairs: int
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioHistory:
+    """Everything stored about a scenario. `failed` are the runs and duels without a measured step."""
+
+    scenario: str
+    series: tuple[Series, ...]
+    duels: tuple[DuelPoint, ...]
+    """Duels of two bodies of code, newest first."""
+    failed: tuple[MeasuredRecord, ...]
+    baseline: str | None
+    notes: tuple[str, ...]
+
+
+def scenario_history(
+    scenario: str,
+    measured: Sequence[MeasuredRecord],
+    *,
+    order: Mapping[str, int] | None = None,
+    baseline: str | None = None,
+) -> ScenarioHistory:
+    """Return the series of a scenario, the most recently measured first.
+
+    `order` gives the place of each revision in history; `baseline` is the pinned revision.
+    """
+    grouped: dict[Key, list[MeasuredRecord]] = {}
+    for record in measured:
+        if record.launches_ns:
+            grouped.setdefault(_key(record), []).append(record)
+    newest = sorted(grouped.items(), key=lambda item: (item[1][-1].started_at, item[0]), reverse=True)
+    notes: list[str] = []
+    series = tuple(_series(key, records, order or {}, baseline, notes) for key, records in newest)
+    if baseline is not None and not any(one.baseline_ns is not None for one in series):
+        short = baseline[:12]
+        notes.append(f"the pinned baseline {short} was never measured: stepduel compare {scenario} {short}")
+    return ScenarioHistory(
+        scenario=scenario,
+        series=series,
+        duels=tuple(_duels(measured)),
+        failed=tuple(record for record in measured if not record.launches_ns),
+        baseline=baseline,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _duels(measured: Sequence[MeasuredRecord]) -> Iterator[DuelPoint]:
+    heads = {record.id: record for record in measured if record.side == "head"}
+    bases = [record for record in measured if record.side == "base"]
+    for base in sorted(bases, key=lambda record: (record.started_at, record.id), reverse=True):
+        head = heads[base.id]
+        logs = [
+            median(math.log(h / b) for b, h in zip(base_ns, head_ns, strict=True))
+            for base_ns, head_ns in zip(base.launches_ns, head.launches_ns, strict=True)
+        ]
+        yield DuelPoint(
+            id=base.id,
+            started_at=base.started_at,
+            base=code_label(base.subject, base.revision, base.dirty, base.overrides),
+            head=code_label(head.subject, head.revision, head.dirty, head.overrides),
+            ratio=math.exp(math.fsum(logs) / len(logs)) if logs else None,
+            pairs=len(logs),
+            status=base.status,
+        )
+
+
+def _key(record: MeasuredRecord) -> Key:
+    return Key(
+        kind=record.kind,
+        machine=record.machine,
+        collector=record.collector,
+        interleave=record.interleave,
+        harness_version=record.harness_version,
+        scenario_hash=record.scenario_hash,
+        overrides=record.overrides,
+    )
+
+
+def _series(
+    key: Key, records: Sequence[MeasuredRecord], order: Mapping[str, int], baseline: str | None, notes: list[str]
+) -> Series:
+    by_commit = all(record.revision in order for record in records)
+    points = [_point(record) for record in records]
+    if by_commit:
+        points.sort(key=lambda point: (order[point.revision or ""], bool(point.dirty), point.started_at))
+    values = [point.step_ns for point in points]
+    try:
+        changes = tuple(change_points(values))
+    except OtavaMissingError as missing:
+        changes = ()
+        notes.append(str(missing))
+    pinned = [point.step_ns for point in points if baseline == point.revision and not point.dirty]
+    return Series(
+        key=key,
+        cpu_model=records[-1].cpu_model,
+        points=tuple(replace(point, mark=_mark(points, index)) for index, point in enumerate(points)),
+        by_commit=by_commit,
+        changes=changes,
+        baseline_ns=median(pinned) if pinned else None,
+    )
+
+
+def _point(record: MeasuredRecord) -> Point:
+    # What a dirty run's changes were is not stored, so it is code of its own.
+    changes = record.changes or (record.id if record.dirty or record.revision is None else "")
+    return Point(
+        id=record.id,
+        side=record.side,
+        started_at=record.started_at,
+        subject=record.subject,
+        revision=record.revision,
+        dirty=record.dirty,
+        code=f"{record.revision} {changes}",
+        step_ns=median(median(launch) for launch in record.launches_ns),
+        launches=len(record.launches_ns),
+        steps=sum(map(len, record.launches_ns)),
+    )
+
+
+def _mark(points: Sequence[Point], index: int) -> Mark:
+    """Hold a point against those before it, and if it is odd, against the next measurement of the same code."""
+    point = points[index]
+    earlier = [other.step_ns for other in points[:index] if other.code != point.code]
+    if suspicion(point.step_ns, earlier) is not Suspicion.SUSPICIOUS:
+        return ""
+    again = next((other for other in points if other.code == point.code and other is not point), None)
+    if again is None:
+        return "suspicious"
+    agrees = confirmed(point.step_ns, again.step_ns, earlier) is Suspicion.SUSPICIOUS
+    return "confirmed" if agrees else "refuted"

@@ -1,0 +1,63 @@
+"""How a history is told: what a body of code is called, what a series says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.metrics import milliseconds
+from harness.stats.changepoints import MIN_POINTS
+
+if TYPE_CHECKING:
+    from harness.history.series import Series
+
+
+def code_label(subject: str, revision: str | None, dirty: bool | None, overrides: Sequence[str] = ()) -> str:
+    """Return what a person would call a body of code: its short hash, what was changed, and its overrides."""
+    name = subject if revision is None else revision[:10] + (" with changes" if dirty else "")
+    return " ".join([name, *overrides])
+
+
+def change_text(ratio: float) -> str:
+    """Return new/old as the change it means: 1.031 is `+3.1 %`."""
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def day(started_at: str) -> str:
+    """Return a stored time to the minute."""
+    return started_at[:16].replace("T", " ")
+
+
+def title(series: Series) -> str:
+    """Return what was measured, in a few words."""
+    what = {"run": "runs", "duel": f"sides of duels, {series.key.interleave} in turn,"}[series.key.kind]
+    return " ".join([what, *series.key.overrides, "on", series.cpu_model])
+
+
+def subtitle(series: Series) -> list[str]:
+    """Return the rest of the key, and how the points are ordered."""
+    key = series.key
+    return [
+        f"machine {key.machine}, collector {key.collector}, "
+        f"Stepduel {key.harness_version}, scenario {key.scenario_hash}",
+        "in the order of commits" if series.by_commit else "in the order of measurements",
+    ]
+
+
+def sentences(series: Series) -> list[str]:
+    """Return what the series says: its levels, its odd points, its creep."""
+    count, levels = len(series.points), series.levels
+    lines = [f"{count} point{'s' * (count > 1)}, now at {milliseconds(levels[-1][2])} ms a step"]
+    if not series.changes:
+        lines[0] += f"; no change of level among them{' (too few to tell)' if count < 2 * MIN_POINTS else ''}"
+    for change, (_, _, level_ns) in zip(series.changes, levels[1:], strict=True):
+        point = series.points[change.index]
+        code = code_label(point.subject, point.revision, point.dirty)
+        lines.append(f"{change_text(change.ratio)} from {code} on, to {milliseconds(level_ns)} ms (p = {change.p:.1g})")
+    odd = [point for point in series.points if point.mark == "suspicious"]
+    if odd:
+        codes = ", ".join(code_label(point.subject, point.revision, point.dirty) for point in odd)
+        lines.append(f"suspiciously slow, not measured again yet: {codes}")
+    if series.creep is not None:
+        lines.append(f"{change_text(series.creep)} against the pinned baseline")
+    return lines

@@ -1,0 +1,210 @@
+"""A scenario over time: what belongs together, where the level changed, what is odd, and what has crept in."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from results import ENVIRONMENT, OTHER_MACHINE, add_duel, add_run, revision
+
+from harness.cli.__main__ import run
+from harness.store import BaselineRecord, Baselines, Store
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder without a repository, so that points stand in the order they were measured."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    return tmp_path
+
+
+def history(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["history", "smoke", "--json", *arguments]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def database(folder: Path) -> Path:
+    return folder / "reports" / "results.db"
+
+
+def add_noisy_runs(folder: Path, levels_ms: list[tuple[int, float]], seed: int = 1) -> None:
+    noise = random.Random(seed)
+    minute = 0
+    for count, level_ms in levels_ms:
+        for _ in range(count):
+            add_run(database(folder), f"r{minute:03d}", level_ms * (1 + noise.gauss(0, 0.005)), minute=minute)
+            minute += 1
+
+
+def test_a_change_of_level_is_found_at_its_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_noisy_runs(folder, [(12, 100.0), (12, 106.0)])
+    found = history(capsys)
+    assert found["schema"] == "stepduel/history/1"
+    (series,) = found["series"]
+    assert series["points"][0]["step_ms"] == pytest.approx(100, rel=0.02), "of the slowest rank"
+    (change,) = series["changes"]
+    assert (change["index"], change["revision"]) == (12, revision(12))
+    assert change["ratio"] == pytest.approx(1.06, abs=0.01)
+    assert [(level["first"], level["last"]) for level in series["levels"]] == [(0, 11), (12, 23)]
+
+
+def test_a_change_below_two_per_cent_and_a_single_odd_point_are_no_new_level(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_noisy_runs(folder, [(12, 100.0), (12, 101.5)])
+    assert history(capsys)["series"][0]["changes"] == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"environment": OTHER_MACHINE},
+        {"collector": "nsys"},
+        {"harness_version": "0.2.0"},
+        {"scenario_hash": "xyz"},
+    ],
+)
+def test_what_is_not_comparable_is_kept_apart(
+    folder: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any]
+) -> None:
+    for minute in range(12):
+        add_run(database(folder), f"a{minute:02d}", 100 + minute % 2, minute=minute)
+    add_run(database(folder), "b", 200, minute=20, **other)
+    found = history(capsys)
+    assert [len(series["points"]) for series in found["series"]] == [1, 12], "newest first"
+    assert {point["mark"] for series in found["series"] for point in series["points"]} == {None}
+
+
+def test_runs_sides_of_duels_and_overrides_are_kept_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = database(folder)
+    add_run(path, "run", 100, minute=1)
+    add_duel(path, "duel", 100, 90, minute=2)
+    slower = {"subject": ".", "revision": revision(3), "dirty": False, "overrides": ["engine.x=1"]}
+    add_duel(path, "set", 100, 150, minute=5, head=slower)
+    found = history(capsys)
+    kinds = {(one["key"]["kind"], tuple(one["key"]["overrides"])): one["points"] for one in found["series"]}
+    assert {key: len(points) for key, points in kinds.items()} == {
+        ("run", ()): 1,
+        ("duel", ()): 3,
+        ("duel", ("engine.x=1",)): 1,
+    }
+    assert [point["step_ms"] for point in kinds["duel", ()]] == [100, 90, 100]
+    assert [(duel["id"], duel["ratio"]) for duel in found["duels"]] == [
+        ("set", pytest.approx(1.5)),
+        ("duel", pytest.approx(0.9)),
+    ]
+
+
+def test_an_odd_point_is_suspicious_until_a_rerun_of_the_same_code_says_more(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_noisy_runs(folder, [(12, 100.0)])
+    add_run(database(folder), "odd", 110, minute=50)
+    assert history(capsys)["series"][0]["points"][-1]["mark"] == "suspicious"
+    assert run(["history", "smoke"]) == 0
+    assert "suspiciously slow, not measured again yet: 0000000000" in capsys.readouterr().out
+    add_run(database(folder), "again", 100, minute=51, revision=revision(50))
+    assert history(capsys)["series"][0]["points"][-2]["mark"] == "refuted"
+    add_run(database(folder), "other", 110, minute=52)
+    add_run(database(folder), "other2", 110, minute=53, revision=revision(52))
+    assert [point["mark"] for point in history(capsys)["series"][0]["points"][-2:]] == ["confirmed", "confirmed"]
+
+
+def test_creep_is_told_against_the_pinned_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for minute, step_ms in enumerate((100, 101, 102, 103)):
+        add_run(database(folder), f"r{minute}", step_ms, minute=minute)
+    with Store(database(folder)) as store:
+        Baselines(store).pin(BaselineRecord(scenario="smoke", revision=revision(0), pinned_at="2026-01-01"))
+    found = history(capsys)
+    assert found["series"][0]["creep"] == pytest.approx(1.015)
+    with Store(database(folder)) as store:
+        Baselines(store).pin(BaselineRecord(scenario="smoke", revision=revision(99), pinned_at="2026-01-01"))
+    found = history(capsys)
+    assert found["series"][0]["creep"] is None
+    assert "was never measured" in found["notes"][0]
+
+
+def test_without_otava_everything_else_is_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "otava.analysis", None)
+    add_noisy_runs(folder, [(4, 100.0), (4, 120.0)])
+    found = history(capsys)
+    assert len(found["series"][0]["points"]) == 8
+    assert found["notes"] == ["change points need Apache Otava: pip install --no-deps apache-otava"]
+
+
+def test_points_stand_in_the_order_of_commits_where_the_repository_knows_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duel_bench import git
+
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q", "-b", "main")
+    commits = []
+    for subject in ("one", "two", "three"):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", subject)
+        commits.append(git(tmp_path, "rev-parse", "HEAD"))
+    for minute, place in enumerate((2, 0, 1)):
+        add_run(database(tmp_path), f"r{minute}", 100, minute=minute, revision=commits[place])
+    (series,) = history(capsys)["series"]
+    assert series["order"] == "commits"
+    assert [point["revision"] for point in series["points"]] == commits
+    add_run(database(tmp_path), "foreign", 100, minute=9)
+    assert history(capsys)["series"][0]["order"] == "measured"
+
+
+def test_failed_runs_are_told_and_are_no_points(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_run(database(folder), "ok", 100)
+    add_run(database(folder), "dead", 1, minute=3, steps=0, status="failed", reason="rank 0 raised")
+    found = history(capsys)
+    assert [item["id"] for item in found["failed"]] == ["dead"]
+    assert run(["history", "smoke"]) == 0
+    assert "run dead measured nothing: rank 0 raised" in capsys.readouterr().out
+
+
+def test_the_page_repeats_to_the_byte_and_holds_hostile_names_as_text(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "<script>alert(1)</script>\x1b[2J"
+    add_noisy_runs(folder, [(12, 100.0), (12, 106.0)])
+    add_run(database(folder), hostile, 106, minute=60, subject=hostile, revision=None, dirty=None)
+    add_run(database(folder), "dead", 1, minute=61, steps=0, status="failed", reason=hostile)
+    pages = []
+    for name in ("a.html", "b.html"):
+        assert run(["history", "smoke", "--html", name]) == 0
+        pages.append((folder / name).read_bytes())
+    assert pages[0] == pages[1]
+    text = pages[0].decode()
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+    assert "\x1b" not in text + capsys.readouterr().out
+    assert re.search(r">\+\d\.\d % from here on<", text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["history", "smok"], "nothing is stored of 'smok'. Did you mean 'smoke'?"),
+        (["history", "smoke", "--reports", "nowhere"], "nowhere/results.db: no results yet"),
+        (["baseline", "clear", "smok"], "'smok' has no pinned baseline"),
+        (["baseline", "set", "smoke", "HEAD"], "no git repository"),
+        (["db", "prune"], "--keep"),
+        (["index", "--reports", "nowhere"], "nowhere: no such folder"),
+    ],
+)
+def test_bad_requests_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    add_run(database(folder), "r", 100, environment=ENVIRONMENT)
+    assert run(arguments) == 2
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert complaint in errors
+    assert errors.count("\n") == 1
