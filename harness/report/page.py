@@ -25,6 +25,8 @@ from harness.visible import shortened
 TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
 NAME_WIDTH: Final = 160
 """Characters of a name that are shown at most."""
+TEXT_WIDTH: Final = 1000
+"""Characters of any other text, such as a command line with names in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,11 @@ def path(text: object, width: int = NAME_WIDTH) -> Markup:
     return Markup(re.sub(r"(?<=[/_.])(?=[^/_.])", "<wbr>", str(escape(name(text, width)))))
 
 
+def _safe(value: object) -> object:
+    """What every value that is not `Markup` becomes before it is escaped: nothing hidden and nothing endless."""
+    return shortened(value, TEXT_WIDTH) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -90,6 +97,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_safe,
     )
     environment.filters.update(
         name=name,

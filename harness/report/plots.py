@@ -21,6 +21,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from harness.report.palette import COLOURS
+from harness.visible import shortened, visible
+
+ALT_WIDTH: Final = 1000
 
 _STAND_INS: Final = {role: f"#0{index:05x}" for index, role in enumerate(COLOURS, start=0xA000)}
 _ROLE_OF: Final = {colour: role for role, colour in _STAND_INS.items()}
@@ -95,8 +98,9 @@ def svg(figure: Figure, name: str, alt: str) -> Markup:
     assert size is not None
     width, height = float(size[1]), float(size[2])
     opening = (
-        f'<svg class="plot" role="img" aria-label="{escape(alt)}" viewBox="0 0 {width:g} {height:g}" '
-        f'style="max-width:{width:g}px">'
+        f'<svg class="plot" role="img" aria-label="{escape(shortened(alt, ALT_WIDTH))}" '
+        f'viewBox="0 0 {width:g} {height:g}" style="max-width:{width:g}px">'
     )
     text = opening + text[size.end() :]
-    return Markup(_LABEL.sub(lambda found: f"{found[1]}{labels[int(found[2])]}{found[3]}", text).strip())
+    text = _LABEL.sub(lambda found: f"{found[1]}{visible(labels[int(found[2])])}{found[3]}", text)
+    return Markup(text.strip())

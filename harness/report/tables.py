@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from markupsafe import Markup
 
-from harness.report.page import draw
+from harness.report.page import draw, name
 
 TEMPLATE: Final = """
 <div class="scroll" role="region" aria-label="{{ label }}" tabindex="0">
@@ -36,6 +36,7 @@ FACTS: Final = """
 {% endfor %}
 </dl>
 """
+CELL_WIDTH: Final = 400
 _CELL: Final = Markup('<td class="{}">{}</td>')
 _ROW_HEADER: Final = Markup('<th scope="row" class="{}">{}</th>')
 
@@ -50,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row, its first cell its header. Cells that are not `Markup` are escaped; shorten names before."""
+    """A row, its first cell its header. Cells that are not `Markup` are escaped."""
 
     cells: Sequence[str | Markup]
     role: str = ""
@@ -66,10 +67,14 @@ def table(label: str, columns: Sequence[Column], rows: Sequence[Row], foot: Row 
 
     def cells(row: Row) -> Markup:
         kinds = [column.kind for column in columns]
-        first, *rest = zip(kinds, row.cells, strict=True)
+        first, *rest = zip(kinds, map(_shown, row.cells), strict=True)
         return _ROW_HEADER.format(*first) + Markup("").join(_CELL.format(*cell) for cell in rest)
 
     return draw(TEMPLATE, label=label, columns=columns, rows=rows, foot=foot, cells=cells)
+
+
+def _shown(cell: str | Markup) -> str | Markup:
+    return cell if isinstance(cell, Markup) else name(cell, CELL_WIDTH)
 
 
 def facts(rows: Sequence[tuple[str, str]], *, long: bool = False) -> Markup:

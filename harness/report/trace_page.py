@@ -144,7 +144,7 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
     tiles.insert(1, headline.Tile(title="Most own time", rows=rows, detail="without the ranges inside", wide=True))
     costs = [(one.rule, f"{milliseconds(one.ns_per_step)} ms a step") for one in found.findings[:MOST_MOVED]]
     detail = "" if costs else "no rule found waste"
-    tiles.append(headline.Tile(title="Findings", rows=costs, detail=detail))
+    tiles.append(headline.Tile(title="Findings", rows=costs, detail=detail, wide=bool(costs)))
     return headline.section(
         crumb=names(sources, 60),
         sentence=sentence,

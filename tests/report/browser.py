@@ -7,17 +7,21 @@ reach and no package to install.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 NO_CHROMIUM = "no Chromium here: apt-get install chromium"
 TIMEOUT_S = 60
 _FLAGS = (
@@ -32,6 +36,12 @@ _FLAGS = (
     "--disable-extensions",
     "--remote-debugging-pipe",
 )
+_ATTACH = """
+import os, sys
+for mine, its in zip(map(int, sys.argv[1:3]), (3, 4)):
+    os.dup2(mine, its)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -39,27 +49,27 @@ class Browser:
 
     def __init__(self, profile: Path) -> None:
         assert CHROMIUM is not None, NO_CHROMIUM
-        to_browser, ours = os.pipe()
-        theirs, from_browser = os.pipe()[::-1]
-        command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        shell = f'exec "$0" "$@" 3<&{to_browser} 4>&{theirs}'
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", shell, *command],
-            pass_fds=(to_browser, theirs),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(to_browser)
-        os.close(theirs)
-        self._out, self._in, self._buffer, self._number = ours, from_browser, b"", 0
+        commands, self._out = os.pipe()
+        self._in, answers = os.pipe()
+        # Above 9, so that none of them is 3 or 4 itself.
+        passed = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (commands, answers)]
+        command = [sys.executable, "-c", _ATTACH, *map(str, passed), CHROMIUM, *_FLAGS, f"--user-data-dir={profile}"]
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(command, pass_fds=passed, stdin=quiet, stdout=quiet, stderr=quiet)
+        for descriptor in (commands, answers, *passed):
+            os.close(descriptor)
+        self._buffer, self._number, self._session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
-        target = self._send("Target.createTarget", {"url": "about:blank"})["targetId"]
-        self._session: str = self._send("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.send(f"{domain}.enable")
 
     def __enter__(self) -> Self:
+        try:
+            target = self._send("Target.createTarget", {"url": "about:blank"})["targetId"]
+            self._session = self._send("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+            for domain in ("Page", "Runtime", "Network", "Log"):
+                self.send(f"{domain}.enable")
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(

@@ -108,7 +108,8 @@ def store_duel(duels: Duels, made: Made) -> None:
     chance = random.Random(made.seed)
     duels.add(_record(made), ENVIRONMENT)
     for pair in range(1, made.pairs + 1):
-        steps, ranges = [], []
+        steps: list[DuelStepRecord] = []
+        ranges: list[DuelRangeRecord] = []
         for step, own in _launch_pair(chance, made, pair):
             steps.append(step)
             if made.traced and step.measured:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from markupsafe import Markup
+
 from harness.comparison.evidence import TreeRange
 from harness.metrics import count_text, milliseconds, percent
 from harness.report import figures
@@ -150,6 +152,6 @@ def _box(tree: Tree, item: TreeRange, start_ns: float, span_ns: float, change_ns
         "width": round(100 * item.total_ns / span_ns, 4),
         "top": item.depth * ROW,
         "role": figures.direction(change_ns) if change_ns else "",
-        "tip": "\n".join(facts),
+        "tip": Markup("\n").join(facts),
         "label": f"{shown(item.path, 120)}: {', '.join(facts)}",
     }
