@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
 
 from harness.history.series import DuelPoint, Point, ScenarioHistory, Series
 from harness.history.words import change_text, code_label, day, sentences, subtitle, title
@@ -18,12 +19,12 @@ from harness.report.sections import headline
 from harness.report.tables import Column, Row, numbers, table
 
 HEIGHT = 220
+ODD: Final = ("suspicious", "confirmed")
 MOST_ROWS: Final = 200
 """Newest points that a table lists; the plot shows all."""
 
 SERIES: Final = """
-{% for line in about %}<p class="note">{{ line | name(300) }}</p>
-{% endfor %}
+<p class="note">{{ about | name(400) }}</p>
 {{ m.figure(plots, caption) }}
 <ul>
 {% for line in said %}<li>{{ line | name(300) }}</li>
@@ -99,7 +100,7 @@ def _series(series: Series, number: int) -> Markup:
     ]
     return draw(
         SERIES,
-        about=subtitle(series),
+        about="; ".join(subtitle(series)),
         caption=CAPTION,
         plots=_plots(series, f"series-{number}"),
         said=sentences(series),
@@ -152,29 +153,22 @@ def _plots(series: Series, anchor: str) -> Plots:
         with plot(width, HEIGHT) as (figure, axes):
             place(figure, axes, left=48, right=8, top=10, bottom=24)
             axes.grid(axis="y", color=colour("grid"), lw=1)
+            places = range(1, len(series.points) + 1)
             values = [point.step_ns / 1e6 for point in series.points]
-            axes.plot(
-                range(len(values)),
-                values,
-                color=colour("quiet"),
-                lw=1,
-                marker="o",
-                ms=4,
-                mfc=colour("head"),
-                mec="none",
-            )
-            odd = [index for index, point in enumerate(series.points) if point.mark in ("suspicious", "confirmed")]
-            axes.plot(odd, [values[index] for index in odd], ls="none", marker="D", ms=7, color=colour("slower"))
+            axes.plot(places, values, color=colour("quiet"), lw=1)
+            axes.plot(places, values, ls="none", marker="o", ms=5, color=colour("head"))
+            odd = [at for at, point in zip(places, series.points, strict=True) if point.mark in ODD]
+            axes.plot(odd, [values[at - 1] for at in odd], ls="none", marker="D", ms=7, color=colour("slower"))
             for first, end, level_ns in series.levels:
-                axes.plot([first - 0.4, end - 0.6], [level_ns / 1e6] * 2, color=colour("head"), lw=2)
+                axes.plot([first + 0.6, end + 0.4], [level_ns / 1e6] * 2, color=colour("head"), lw=2)
             for change in series.changes:
-                axes.axvline(change.index - 0.5, color=colour(figures.direction(change.ratio - 1)), lw=1.5, ls="--")
+                axes.axvline(change.index + 0.5, color=colour(figures.direction(change.ratio - 1)), lw=1.5, ls="--")
             if series.baseline_ns is not None:
                 axes.axhline(series.baseline_ns / 1e6, color=colour("base"), lw=1.5, ls=":")
-            axes.set_xlim(-0.6, len(values) - 0.4)
+            axes.set_xlim(0.4, len(values) + 0.6)
             axes.margins(y=0.15)
             axes.locator_params(axis="y", nbins=5)
-            axes.locator_params(axis="x", nbins=6, integer=True)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
             alt = f"Step time in ms over {figures.plural(len(values), 'point')}: {'; '.join(sentences(series))}"
             return svg(figure, own, name(alt, 600))
 
