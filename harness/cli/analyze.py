@@ -13,6 +13,7 @@ from harness.analysis.analyze import RankSummary, TraceAnalysis
 from harness.analysis.analyze import analyze as analyze_trace
 from harness.analysis.document import analyze_document
 from harness.analysis.findings.finding import Finding
+from harness.cli.html_reports import html_option, write_analysis
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.trace_tables import WIDE, elided, kernel_label, milliseconds, print_paragraph, print_table, size
 from harness.collectors.nsys_reports import read_any
@@ -35,13 +36,16 @@ _EVIDENCE_ROWS = 3
     show_default=True,
     help="GPU work counts for the ranges around its launch on the same thread (as nsys does), or in the same process.",
 )
+@html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def analyze(traces: tuple[Path, ...], step_name: str | None, rule: str, as_json: bool) -> None:
+def analyze(traces: tuple[Path, ...], step_name: str | None, rule: str, html: Path | None, as_json: bool) -> None:
     """Say where the time of one trace goes, and what is wasted.
 
     TRACE is a SQLite export of Nsight Systems, or a trace of this tool. Several are read as one: a file a rank or node.
     """
     found = analyze_trace(read_any(traces, os.environ), step_name=step_name, rule=cast(Rule, rule))
+    if html is not None:
+        write_analysis(found, html)
     if as_json:
         print_json(analyze_document(found))
         return

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import names
+from harness.cli.html_reports import html_option, write_bench
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
 from harness.errors import UsageError
 from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
@@ -54,6 +55,7 @@ WIDE = 110
     show_default=True,
     help="Folder of traces, logs and results.db.",
 )
+@html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def bench(
     name: str,
@@ -63,6 +65,7 @@ def bench(
     functions: Path | None,
     collector: str,
     reports: Path,
+    html: Path | None,
     as_json: bool,
 ) -> int:
     """Run a scenario, trace its ranges, and say where the step goes.
@@ -77,6 +80,8 @@ def bench(
 
     with _progress(scenario.name, scenario.run.warmup_steps + scenario.run.steps) as progress:
         result = run_bench(scenario, subject, collector=collector, reports=reports, progress=progress)
+    if html is not None:
+        write_bench(result, html)
     if as_json:
         print_json(result.document())
     else:

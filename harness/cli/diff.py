@@ -9,6 +9,7 @@ import click
 
 from harness.analysis.difference import NO_VERDICT, DiffPart, TraceDiff, diff_traces
 from harness.analysis.document import diff_document
+from harness.cli.html_reports import html_option, write_diff
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.trace_tables import WIDE, milliseconds, print_paragraph, print_table, signed_milliseconds
 from harness.collectors.nsys_reports import read_any
@@ -20,14 +21,17 @@ _SHOWN_PARTS = 25
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("head", type=click.Path(path_type=Path))
 @click.option("--step", "step_name", metavar="NAME", help="Range that is a step; found by itself without.")
+@html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def diff(base: Path, head: Path, step_name: str | None, as_json: bool) -> None:
+def diff(base: Path, head: Path, step_name: str | None, html: Path | None, as_json: bool) -> None:
     """Explain where the steps of the traces BASE and HEAD differ.
 
     Figures are self times, mean per step, so that they add up to the difference of the mean step. Ranges that only one
     trace has count like any other.
     """
     found = diff_traces(read_any([base], os.environ), read_any([head], os.environ), step_name=step_name)
+    if html is not None:
+        write_diff(found, html)
     if as_json:
         print_json(diff_document(found))
         return

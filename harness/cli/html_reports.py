@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from harness.analysis.analyze import TraceAnalysis
+    from harness.analysis.difference import TraceDiff
+    from harness.bench import BenchResult
     from harness.comparison import Comparison
 
 
@@ -47,6 +50,30 @@ def write_duel(comparison: Comparison, reports: Path, repo: Path, target: Path) 
         write_report(target, page)
         if reports.resolve() in target.resolve().parents:
             write_index(reports, duels.find())
+
+
+def write_bench(result: BenchResult, target: Path) -> None:
+    """Write the report of one launch, with what its trace says where it has one."""
+    from harness.analysis.analyze import analyze
+    from harness.report import render_bench, write_report
+    from harness.trace.reader import read_trace
+
+    analysis = None if result.trace is None else analyze(read_trace(result.trace))
+    write_report(target, render_bench(result, analysis, folder=relative_folder(target, result.reports)))
+
+
+def write_analysis(found: TraceAnalysis, target: Path) -> None:
+    """Write the report of a trace."""
+    from harness.report import render_analysis, write_report
+
+    write_report(target, render_analysis(found))
+
+
+def write_diff(found: TraceDiff, target: Path) -> None:
+    """Write the report of two traces."""
+    from harness.report import render_diff, write_report
+
+    write_report(target, render_diff(found))
 
 
 def relative_folder(target: Path, reports: Path) -> str:

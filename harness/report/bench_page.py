@@ -45,8 +45,11 @@ class Run(Protocol):
     def log_tail(self) -> Sequence[str]: ...
 
 
-def render_bench(result: Run, analysis: TraceAnalysis | None = None) -> str:
-    """Return the report of one launch as one HTML file. `analysis` is of its trace, where there is one."""
+def render_bench(result: Run, analysis: TraceAnalysis | None = None, *, folder: str = ".") -> str:
+    """Return the report of one launch as one HTML file. `analysis` is of its trace, where there is one.
+
+    `folder` is the reports folder as seen from the file's own, for links to the trace and the logs.
+    """
     run = result.run
     found = findings.of_trace(analysis.findings) if analysis else findings.section(None, None)
     return Page(
@@ -60,7 +63,7 @@ def render_bench(result: Run, analysis: TraceAnalysis | None = None) -> str:
             gpu.section({} if analysis is None else {"": analysis}, run.device),
             found,
             environment.of_run(_facts(run)),
-            reproduce.section(*_reproduce(run)),
+            reproduce.section(*_reproduce(run, folder)),
         ),
     ).render()
 
@@ -156,7 +159,7 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
     ]
 
 
-def _reproduce(run: RunRecord) -> tuple[list[tuple[str, str]], list[reproduce.File]]:
+def _reproduce(run: RunRecord, folder: str) -> tuple[list[tuple[str, str]], list[reproduce.File]]:
     steps_asked = run.scenario_document.get("run", {}).get("steps")
     command = ["stepduel", "bench", run.scenario, "--ranks", str(run.ranks), "--collector", run.collector]
     command += [] if steps_asked is None else ["--steps", str(steps_asked)]
@@ -165,7 +168,7 @@ def _reproduce(run: RunRecord) -> tuple[list[tuple[str, str]], list[reproduce.Fi
         read = shlex.join(["stepduel", "analyze", run.trace])
         commands.append(("Read its trace, from within the reports folder:", read))
     files = [
-        reproduce.File(label=label, path=path)
+        reproduce.File(label=label, path=path, folder=folder)
         for label, path in (("Trace", run.trace), ("Logs", f"{run.logs}/" if run.logs else None))
         if path
     ]
