@@ -7,6 +7,8 @@ STAMP := $(VENV)/.stepduel-setup
 
 SCENARIO ?= fsdp2_lora_no_offload
 RANKS ?=
+REPORTS ?= reports
+PORT ?= 8001
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -23,6 +25,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once; torch is large)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@# Its distribution requires an older numpy and clients of clouds; the one module we use needs numpy and scipy alone.
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps apache-otava
 	@touch $(STAMP)
 
 .PHONY: setup
@@ -39,6 +43,11 @@ gate: $(STAMP) ## Fail on a regression: make gate BASE=origin/main [ARGS='--head
 .PHONY: gate-self
 gate-self: $(STAMP) ## Gate this project's own engine against the commit it builds on, briefly
 	@.ci/gate-self $(ARGS)
+
+.PHONY: serve
+serve: $(STAMP) ## Browse the results in Datasette, with queries made for them: make serve [REPORTS=reports] [PORT=8001]
+	@$(BIN)/python -c 'import datasette' 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint constraints.txt datasette
+	@$(BIN)/datasette serve '$(REPORTS)/results.db' --metadata docs/datasette.json --port $(PORT) $(ARGS)
 
 .PHONY: scenarios
 scenarios: $(STAMP) ## List the scenarios with one line each
