@@ -55,6 +55,7 @@ def render_bench(result: Run, analysis: TraceAnalysis | None = None, *, folder: 
     return Page(
         kind="Bench" if run.status == "completed" else "Failed bench",
         heading=run.scenario,
+        identity=run.id,
         lead=_lead(result),
         sections=(
             ranges.section(_rows(result.ranges), "Medians over the measured steps, each on its slowest rank."),

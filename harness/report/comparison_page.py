@@ -48,6 +48,7 @@ def render_comparison(
     return Page(
         kind=comparison.verdict.state.value.capitalize(),
         heading=comparison.duel.scenario,
+        identity=comparison.duel.id,
         lead=verdict.section(comparison),
         sections=(
             launch_pairs.section(comparison),

@@ -21,9 +21,10 @@ from harness.report.writing import write_report
 from harness.store import DuelRecord
 
 INDEX: Final = "index.html"
-HEAD_BYTES: Final = 4096
-"""A report's title stands at its beginning."""
+HEAD_CHARACTERS: Final = 4096
+"""A report's title and id stand at its beginning."""
 _TITLE: Final = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+_IDENTITY: Final = re.compile(r'<meta name="stepduel-id" content="(.*?)">')
 _OURS: Final = '<meta name="generator" content="stepduel '
 _LINK: Final = Markup('<a href="./{}">{}</a>')
 
@@ -38,10 +39,11 @@ TEMPLATE: Final = """
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One report: its file's path below the folder and its title."""
+    """One report: its file's path below the folder, its title, and the id of what it shows, empty for a trace."""
 
     path: str
     title: str
+    identity: str = ""
 
 
 def find_reports(folder: Path) -> list[Entry]:
@@ -52,15 +54,17 @@ def find_reports(folder: Path) -> list[Entry]:
         if file.name == INDEX or not file.is_file():
             continue
         with file.open(encoding="utf-8", errors="replace") as opened:
-            head = opened.read(HEAD_BYTES)
+            head = opened.read(HEAD_CHARACTERS)
         title = _TITLE.search(head)
         if _OURS in head and title is not None:
-            entries.append(Entry(path=str(file.relative_to(folder)), title=unescape(title[1])))
+            identity = _IDENTITY.search(head)
+            shows = unescape(identity[1]) if identity else ""
+            entries.append(Entry(path=str(file.relative_to(folder)), title=unescape(title[1]), identity=shows))
     return entries
 
 
 def render_index(entries: Iterable[Entry], duels: Iterable[DuelRecord] = ()) -> str:
-    """Return the index as one HTML file. `duels` tell when a report named after its duel was measured, and of what."""
+    """Return the index as one HTML file. `duels` tell when what a report shows was measured."""
     by_id = {duel.id: duel for duel in duels}
     listed = list(entries)
     columns = [Column(title=title, kind="name") for title in ("Report", "File", "Scenario", "Measured", "Ended")]
@@ -82,7 +86,7 @@ def write_index(folder: Path, duels: Iterable[DuelRecord] = ()) -> Path:
 
 
 def _row(entry: Entry, duels: Mapping[str, DuelRecord]) -> Row:
-    duel = next((duel for name, duel in duels.items() if name in entry.path), None)
+    duel = duels.get(entry.identity)
     about = ("", "", "") if duel is None else (duel.scenario, duel.started_at[:16].replace("T", " "), duel.status)
     link = _LINK.format(quote(entry.path), shown(entry.title, 120))
     return Row(cells=[link, shown(entry.path, 80), *(shown(text, 80) for text in about)])

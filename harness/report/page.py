@@ -46,6 +46,8 @@ class Page:
     heading: str
     lead: Section
     sections: tuple[Section, ...]
+    identity: str = ""
+    """Id of the duel or run that it shows: how an index of reports knows them."""
 
     def render(self) -> str:
         """Return the page as HTML."""

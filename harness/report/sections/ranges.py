@@ -9,8 +9,7 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.metrics import bytes_text, count_text, milliseconds, percent
-from harness.report.page import Section, draw
-from harness.report.page import name as shown
+from harness.report.page import Section, draw, path
 from harness.report.tables import Column, Row, numbers, table
 
 MOST_ROWS: Final = 60
@@ -64,7 +63,7 @@ def _table(rows: Sequence[RangeRow]) -> Markup:
 def _row(row: RangeRow, whole_ns: float, gpu: bool, moved: bool) -> Row:
     share = row.median_ns / whole_ns if whole_ns else 0.0
     cells: list[str | Markup] = [
-        _NAME.format(row.depth, shown(row.name, 90)),
+        _NAME.format(row.depth, path(row.name, 90)),
         count_text(row.calls),
         milliseconds(row.median_ns),
         milliseconds(row.p90_ns),
