@@ -164,9 +164,7 @@ def test_traces_of_nsight_systems(name: str, sentence: str) -> None:
 
 def test_both_sides_of_a_duel_are_set_beside_each_other(tmp_path: Path) -> None:
     comparison, evidence = comparison_of(tmp_path, Made(pairs=4, steps=4, ranks=1))
-    analyses = {
-        side: analyze(read_trace(exported(f"torchrun_2rank_{side}_2026.2.sqlite"))) for side in ("base", "head")
-    }
+    analyses = {side: analyze(read_trace(exported(f"torchrun_2rank_{side}_2026.2.sqlite"))) for side in SIDES}
     root = check_page(render_comparison(comparison, replace(evidence, analyses=analyses)))
     rules = {side: {finding.rule for finding in found.findings} for side, found in analyses.items()}
     cards = {card.all("h3")[0].text.split()[0]: card.attributes["class"] for card in root.by_id("findings").all("li")}
