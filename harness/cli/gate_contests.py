@@ -16,6 +16,8 @@ from harness.environment import read_environment
 from harness.errors import UsageError, closest
 from harness.gating import Contest, GateResult, Policy, check_machine, judge, run_contests
 from harness.gating.contest import Against, max_slowdown
+from harness.gating.reports import remove_old
+from harness.scenario import load_scenario
 from harness.store import Baselines, Store, check_writable
 from harness.subject import TreeCache
 from harness.subject.git import merge_base
@@ -47,6 +49,7 @@ def run_gate(request: Request) -> GateResult:
         _say(remark)
     with TreeCache() as trees:
         contests = list(_contests(request, trees))
+        remove_old(request.reports)
         with TerminalProgress() as progress:
             outcomes = run_contests(
                 contests, progress, budget_s=policy.budget_s, resume=request.resume, started=_announce
@@ -86,7 +89,7 @@ def _chosen(request: Request) -> tuple[str, ...]:
 
 def _pinned(scenario: str, request: Request) -> str:
     with Store(request.reports / RESULTS) as store:
-        baseline = Baselines(store).of(scenario)
+        baseline = Baselines(store).of(load_scenario(scenario).name)
     if baseline is None:
         raise UsageError(
             f"{request.policy.source}: max_creep of {scenario} needs a pinned baseline in "

@@ -6,6 +6,7 @@ The HTML of a duel lies in the reports folder itself, beside the traces it links
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -27,6 +28,7 @@ from harness.store import Duels, Store
 from harness.subject.commits import commits_between
 
 FOLDER: Final = "gate"
+NAMES: Final = ("gate.json", "gate.md", "junit.xml")
 
 
 def write_reports(gate: GateResult, reports: Path, repo: Path) -> list[Path]:
@@ -50,9 +52,8 @@ def write_reports(gate: GateResult, reports: Path, repo: Path) -> list[Path]:
         except UsageError as error:
             problems.append(error)
 
-    write(reports / FOLDER / "gate.json", json_text(document(gate)))
-    write(reports / FOLDER / "gate.md", text)
-    write(reports / FOLDER / "junit.xml", junit(gate))
+    for name, content in zip(NAMES, (json_text(document(gate)), text, junit(gate)), strict=True):
+        write(reports / FOLDER / name, content)
     _append_summary(text, problems)
     with Store(reports / RESULTS) as store:
         for judgement in gate.judgements:
@@ -66,6 +67,13 @@ def write_reports(gate: GateResult, reports: Path, repo: Path) -> list[Path]:
     if problems:
         raise problems[0]
     return written
+
+
+def remove_old(reports: Path) -> None:
+    """Remove what an earlier gate left for CI: one that is killed must not leave another's pass behind."""
+    for name in NAMES:
+        with contextlib.suppress(OSError):  # what cannot be removed cannot be replaced either, and that is told
+            (reports / FOLDER / name).unlink(missing_ok=True)
 
 
 def announce(gate: GateResult, *, to_stderr: bool) -> None:

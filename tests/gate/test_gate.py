@@ -243,6 +243,8 @@ def test_a_report_that_cannot_be_written_is_one_line_and_the_others_are_kept(
 @pytest.mark.slow
 def test_ctrl_c_writes_the_reports_and_leaves_no_process(project: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    (project / "reports" / "gate").mkdir(parents=True)
+    (project / "reports" / "gate" / "gate.json").write_text('{"result": "pass"}')
     inner = f"import sys; sys.executable = {sys.executable!r}; from harness.cli.__main__ import main; main()"
     real = (Path(sys.prefix) / "bin" / "python").as_posix()
     arguments = [real, "-c", inner, "gate", "--set", "engine.sleep_ms=20", "--steps", "1000"]
@@ -251,6 +253,7 @@ def test_ctrl_c_writes_the_reports_and_leaves_no_process(project: Path) -> None:
     while not (pids := list((project / "reports").rglob("pid"))) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.5)
+    assert not (project / "reports" / "gate" / "gate.json").exists(), "nothing to be taken for this gate's answer"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
