@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from harness.comparison import Comparison, RangePart, SameWork
-from harness.gate import State, Verdict
+from harness.gate import Reason, State, Verdict
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
 
 MOST_MOVED: Final = 3
+INVALID: Final = {
+    Reason.DIFFERENT_WORK: "base and head did different work",
+    Reason.CANNOT_RUN: "one side cannot run the scenario",
+    Reason.NO_STEPS: "nothing was measured",
+}
 
 TEMPLATE: Final = """
-<p class="crumb">{{ c.duel.scenario | name }} <span>{{ description | name(200) }}</span></p>
+<p class="crumb">{{ c.duel.scenario | name(80) }} <span>{{ description | name(200) }}</span></p>
 <h1 class="verdict {{ state }}"><span class="pill">{{ state }}</span> {{ sentence }}</h1>
 <p class="explain">{{ explanation }}</p>
 {% if c.verdict.next_step %}
@@ -55,7 +60,7 @@ TEMPLATE: Final = """
 {%- endif %}
 {%- if c.verdict.p is not none %}, p&nbsp;{{ p }}{% endif %}</dd>
 {% else %}
-<dd>There is no figure to give.</dd>
+<dd>There is no difference to give.</dd>
 {% endif %}
 </div>
 <div class="tile wide">
@@ -120,7 +125,7 @@ def section(comparison: Comparison) -> Section:
 def sentence(verdict: Verdict) -> str:
     """Return the verdict as one sentence without an interval."""
     if verdict.state is State.INVALID:
-        return "No verdict: this comparison does not hold."
+        return f"No verdict: {INVALID.get(verdict.reason, 'this comparison does not hold')}."
     if verdict.ratio is None:
         return "Too few launch pairs for a first look."
     size = f"{abs(verdict.ratio - 1) * 100:.1f}{figures.NO_BREAK}%"
@@ -141,7 +146,8 @@ def explanation(comparison: Comparison) -> str:
     evidence = f"{figures.plural(verdict.pairs, 'launch pair')} of {figures.plural(verdict.steps_per_pair, 'step')}"
     match verdict.state:
         case State.INVALID:
-            return f"{verdict.detail or verdict.reason.value} ({verdict.reason.value})."
+            said = verdict.detail or "No more is known"
+            return f"{said[:1].upper()}{said[1:]} ({verdict.reason.value})."
         case State.SAME:
             return f"Over {evidence} the whole interval lies within ±{percent(rule.margin)}."
         case State.UNDECIDED:
@@ -200,7 +206,7 @@ def _work(work: SameWork) -> dict[str, str]:
     if work.parting is not None:
         return {"answer": "No", "role": "invalid", "detail": work.parting.detail}
     if not work.steps_compared:
-        return {"answer": "Unknown", "role": "undecided", "detail": "the engine reports no losses"}
+        return {"answer": "Unknown", "role": "undecided", "detail": "there are no losses to compare"}
     if not work.max_abs_diff:
         return {"answer": "Yes, to the bit", "role": "", "detail": f"losses identical over {steps}"}
     detail = f"losses within {work.tolerance:g} over {steps}, at most {work.max_abs_diff:.2g} apart"
