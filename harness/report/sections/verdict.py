@@ -43,12 +43,12 @@ TEMPLATE: Final = """
 <dd class="value none">not measured</dd>
 {% endif %}
 {% if strip %}
-<dd class="strip" role="img" aria-label="{{ strip.alt }}">
+<dd><div class="strip" role="img" aria-label="{{ strip.alt }}">
 <span class="band" style="left:{{ strip.margin_left }}%;width:{{ strip.margin_width }}%"></span>
 <span class="zero"></span>
 <span class="whisker {{ state }}" style="left:{{ strip.left }}%;width:{{ strip.width }}%"></span>
 <span class="point {{ state }}" style="left:{{ strip.point }}%"></span>
-</dd>
+</div></dd>
 <dd class="scale" aria-hidden="true">
 <span>{{ strip.low_label }}</span><span>0</span><span>{{ strip.high_label }}</span>
 </dd>
