@@ -191,7 +191,8 @@ def _sorted(rows: Columns) -> Columns:
     start = rows["start_ns"]
     if not bool(np.all(start[1:] >= start[:-1])):
         order = np.argsort(start, kind="stable")
-        rows = {field: values[order] for field, values in rows.items()}
+        for field in rows:  # one at a time, so that the memory of each serves for the next
+            rows[field] = rows[field][order]
     rows["end_ns"] = np.maximum(rows["end_ns"], rows["start_ns"])
     return rows
 

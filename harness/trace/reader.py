@@ -30,7 +30,9 @@ from harness.trace.files import readable_database
 from harness.trace.model import NO_NAME, FloatArray, Int64Array, Trace
 
 _Number = TypeVar("_Number", np.int64, np.int32, np.float64)
-_BATCH_ROWS: Final = 65_536
+_BATCH_ROWS: Final = 16_384
+"""As many as keep a column of a batch within the processor's cache."""
+_MOST_ROWS_AHEAD: Final = 50_000_000
 _NO_PAYLOAD: Final = "-9e999"
 _PAYLOADS: Final = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
 _STRINGS_PER_QUERY: Final = 5_000
@@ -173,8 +175,10 @@ class _Database:
         if "start" not in present:
             return {column.field: np.empty(0, dtype=np.int64) for column in columns}
         expressions = [_integer(column, present) for column in columns]
-        batch = self._query(f'SELECT {", ".join(expressions)} FROM "{table}" {where}')
-        return {column.field: _numbers(batch.column(index), np.int64) for index, column in enumerate(columns)}
+        rows = _Rows([np.int64] * len(columns), self._most_rows(table))
+        for batch in self._batches(f'SELECT {", ".join(expressions)} FROM "{table}" {where}'):
+            rows.add([_values(column, np.int64) for column in batch.columns])
+        return {column.field: rows.column(index, np.int64) for index, column in enumerate(columns)}
 
     def _named(self, table: str, columns: tuple[_Column, ...], interner: Interner, where: str = "") -> Columns:
         """Like `_columns`, with `string_id` turned into `name_id`."""
@@ -198,12 +202,15 @@ class _Database:
         expressions.append(f"CAST({_first_of(_PAYLOADS, present, _NO_PAYLOAD)} AS REAL)")
         # As bytes: the text need not be valid UTF-8.
         expressions.append("COALESCE(CAST(text AS BLOB), x'')" if "text" in present else "x''")
-        batch = self._query(f"SELECT {', '.join(expressions)} FROM NVTX_EVENTS {where}")
-        read = {column.field: _numbers(batch.column(index), np.int64) for index, column in enumerate(_NVTX)}
-        payload = _numbers(batch.column(len(_NVTX)), np.float64)
-        registered = self._names(read.pop("string_id"), interner)
-        written = _intern_texts(batch.column(len(_NVTX) + 1), interner)
+        rows = _Rows([np.int64] * (len(_NVTX) + 1) + [np.float64], self._most_rows("NVTX_EVENTS"))
+        for batch in self._batches(f"SELECT {', '.join(expressions)} FROM NVTX_EVENTS {where}"):
+            *numbers, payload, text = batch.columns
+            written = _intern_texts(text, interner)
+            rows.add([*(_values(column, np.int64) for column in numbers), written, _values(payload, np.float64)])
+        read = {column.field: rows.column(index, np.int64) for index, column in enumerate(_NVTX)}
+        registered, written = self._names(read.pop("string_id"), interner), rows.column(len(_NVTX), np.int64)
         read["name_id"] = np.where(registered == NO_NAME, written, registered)
+        payload = rows.column(len(_NVTX) + 1, np.float64)
         return read, np.where(np.isneginf(payload), np.nan, payload)
 
     def _names(self, string_ids: Int64Array, interner: Interner) -> Int64Array:
@@ -218,12 +225,21 @@ class _Database:
         names = [NO_NAME if (text := texts.get(one)) is None else interner.add(text) for one in ids.tolist()]
         return np.array(names, dtype=np.int64)[slots]
 
-    def _query(self, statement: str) -> pa.Table:
+    def _most_rows(self, table: str) -> int:
+        """At least the number of rows, at no cost: the span of their ids. 0 where there are none, or no ids."""
+        with contextlib.suppress(sqlite3.OperationalError):  # a table made WITHOUT ROWID
+            low, high = self._probe.execute(
+                f'SELECT (SELECT MIN(rowid) FROM "{table}"), MAX(rowid) FROM "{table}"'
+            ).fetchone()
+            return 0 if high is None else int(high) - int(low) + 1
+        return 0
+
+    def _batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         with adbc_driver_manager.AdbcStatement(self._connection) as query:
             query.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
             query.set_sql_query(statement)
             stream, _ = query.execute_query()
-            return pa.RecordBatchReader.from_stream(stream).read_all()
+            yield from pa.RecordBatchReader.from_stream(stream)
 
     def _pairs(self, table: str) -> list[tuple[str, str]]:
         if not {"name", "value"} <= self._column_names(table):
@@ -263,15 +279,33 @@ def _first_of(columns: tuple[str, ...], present: set[str], default: str) -> str:
     return f"COALESCE({', '.join([*candidates, default])})" if candidates else default
 
 
-def _numbers(column: pa.ChunkedArray, dtype: type[_Number]) -> npt.NDArray[_Number]:
-    """A column without NULLs as one array. Straight from the buffers: pyarrow's own conversion imports pandas."""
-    values = np.empty(len(column), dtype=dtype)
-    first = 0
-    for chunk in column.chunks:
-        raw = np.frombuffer(chunk.buffers()[1], dtype=dtype)
-        values[first : first + len(chunk)] = raw[chunk.offset : chunk.offset + len(chunk)]
-        first += len(chunk)
-    return values
+class _Rows:
+    """Columns that grow batch by batch. One batch is in memory at a time, and its memory serves for the next one."""
+
+    def __init__(self, dtypes: list[type[np.int64] | type[np.float64]], most_rows: int) -> None:
+        # More is only a hint: ids can have gaps of any size. Memory that is never written to costs nothing.
+        capacity = min(most_rows, _MOST_ROWS_AHEAD)
+        self._columns: list[npt.NDArray[np.generic]] = [np.empty(capacity, dtype=dtype) for dtype in dtypes]
+        self._count = 0
+
+    def add(self, batch: list[npt.NDArray[np.generic]]) -> None:
+        after = self._count + len(batch[0])
+        for index, (column, values) in enumerate(zip(self._columns, batch, strict=True)):
+            if after > len(column):
+                grown = np.empty(2 * after, dtype=column.dtype)
+                grown[: self._count] = column[: self._count]
+                self._columns[index] = column = grown
+            column[self._count : after] = values
+        self._count = after
+
+    def column(self, index: int, dtype: type[_Number]) -> npt.NDArray[_Number]:
+        return self._columns[index][: self._count].view(dtype)
+
+
+def _values(column: pa.Array, dtype: type[_Number]) -> npt.NDArray[_Number]:
+    """A column without NULLs as an array, not copied. pyarrow's own conversion would import pandas."""
+    values = np.frombuffer(column.buffers()[1], dtype=dtype)
+    return values[column.offset : column.offset + len(column)]
 
 
 def _distinct(ids: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -285,14 +319,12 @@ def _distinct(ids: Int64Array) -> tuple[Int64Array, Int64Array]:
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[ids - low]
 
 
-def _intern_texts(column: pa.ChunkedArray, interner: Interner) -> Int64Array:
+def _intern_texts(column: pa.Array, interner: Interner) -> Int64Array:
     """Interned names of a column of UTF-8 bytes, decoded once each; NO_NAME for the empty text."""
-    if not len(column):
-        return np.empty(0, dtype=np.int64)
-    encoded = column.combine_chunks().dictionary_encode()
+    encoded = column.dictionary_encode()
     texts = (_text(raw) for raw in encoded.dictionary.to_pylist())
     ids = np.array([interner.add(text) if text else NO_NAME for text in texts], dtype=np.int64)
-    return ids[_numbers(pa.chunked_array([encoded.indices]), np.int32)]
+    return ids[_values(encoded.indices, np.int32)]
 
 
 def _ranks(meta: list[tuple[str, str]]) -> Iterator[tuple[int, int]]:
