@@ -175,6 +175,7 @@ def _plot(bars: Sequence[tuple[str, float, bool]], base_ns: float, head_ns: floa
         _end(axes, len(bars) + 1, "head", head_ns)
         axes.set_yticks([])
         axes.locator_params(axis="x", nbins=9 if width == WIDE else 4)
+        axes.xaxis.set_major_formatter(lambda ms, _: f"{ms:,.7g}")
         axes.set_xlabel("step time, ms", color=colour("muted"))
         alt = "; ".join(f"{shown(label, 60)} {figures.signed_ms(delta)} ms" for label, delta, _ in bars)
         return svg(figure, name, f"Base {milliseconds(base_ns)} ms; {alt}; head {milliseconds(head_ns)} ms")

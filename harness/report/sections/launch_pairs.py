@@ -89,7 +89,8 @@ def _plot(comparison: Comparison, ratios: list[tuple[int, float]], width: int, n
     verdict, margin = comparison.verdict, comparison.rule.margin * 100
     changes = [(ratio - 1) * 100 for _, ratio in ratios]
     bounds = [] if verdict.ci is None else [(bound - 1) * 100 for bound in verdict.ci]
-    reach = 1.12 * max(map(abs, [*changes, *bounds, margin]))
+    shown_values = [*changes, *bounds, -margin, margin]
+    room = 0.06 * (max(shown_values) - min(shown_values))
     rows = [-row for row in range(len(changes))]
     labels = [f"pair {number}" for number, _ in ratios]
     with plot(width, (len(rows) + 1) * ROW + 52) as (figure, axes):
@@ -106,7 +107,7 @@ def _plot(comparison: Comparison, ratios: list[tuple[int, float]], width: int, n
             rows, labels = [*rows, row], [*labels, "mean"]
         axes.set_yticks(rows, labels)
         axes.set_ylim(-len(rows) + 0.4, 0.6)
-        axes.set_xlim(-reach, reach)
+        axes.set_xlim(min(shown_values) - room, max(shown_values) + room)
         axes.xaxis.set_major_formatter(lambda value, _: f"{figures.signed(f'{abs(value):.3g}', value)} %")
         axes.locator_params(axis="x", nbins=9 if width == WIDE else 5)
         axes.set_xlabel("← head faster  ·  head slower →", color=colour("muted"))

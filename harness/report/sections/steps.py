@@ -109,6 +109,7 @@ def _plot(panel: Panel, bounds: tuple[int, int], name: str) -> Markup:
         room = 0.08 * (bounds[1] - bounds[0]) or 0.05 * bounds[1]
         axes.set_ylim((bounds[0] - room) / 1e6, (bounds[1] + room) / 1e6)
         axes.set_xlim(-0.5, length - 0.5)
+        axes.yaxis.set_major_formatter(lambda ms, _: f"{ms:,.7g}")
         axes.locator_params(axis="y", nbins=4)
         axes.locator_params(axis="x", nbins=5, integer=True)
         return svg(figure, name, _alt(panel, slowest))

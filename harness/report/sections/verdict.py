@@ -45,12 +45,13 @@ TEMPLATE: Final = """
 {% if strip %}
 <dd><div class="strip" role="img" aria-label="{{ strip.alt }}">
 <span class="band" style="left:{{ strip.margin_left }}%;width:{{ strip.margin_width }}%"></span>
-<span class="zero"></span>
+<span class="zero" style="left:{{ strip.zero }}%"></span>
 <span class="whisker {{ state }}" style="left:{{ strip.left }}%;width:{{ strip.width }}%"></span>
 <span class="point {{ state }}" style="left:{{ strip.point }}%"></span>
 </div></dd>
 <dd class="scale" aria-hidden="true">
-<span>{{ strip.low_label }}</span><span>0</span><span>{{ strip.high_label }}</span>
+<span>{{ strip.low_label }}</span><span class="origin" style="left:{{ strip.zero }}%">0</span>
+<span>{{ strip.high_label }}</span>
 </dd>
 {% endif %}
 {% if c.verdict.ratio is not none %}
@@ -172,10 +173,12 @@ def _strip(comparison: Comparison) -> dict[str, object] | None:
     if verdict.ci is None or verdict.ratio is None:
         return None
     low, high, point = (ratio - 1 for ratio in (*verdict.ci, verdict.ratio))
-    reach = 1.25 * max(abs(low), abs(high), margin)
+    # Room enough at both ends that zero, which lies within the margin, never meets the labels of the ends.
+    room = 0.3 * (max(high, margin) - min(low, -margin))
+    left, right = min(low, -margin) - room, max(high, margin) + room
 
     def at(value: float) -> float:
-        return round(50 + 50 * value / reach, 2)
+        return round(100 * (value - left) / (right - left), 2)
 
     return {
         "left": at(low),
@@ -183,8 +186,9 @@ def _strip(comparison: Comparison) -> dict[str, object] | None:
         "point": at(point),
         "margin_left": at(-margin),
         "margin_width": round(at(margin) - at(-margin), 2),
-        "low_label": figures.signed_percent(-reach),
-        "high_label": figures.signed_percent(reach),
+        "zero": at(0),
+        "low_label": figures.signed_percent(left),
+        "high_label": figures.signed_percent(right),
         "alt": f"Difference {figures.change(verdict.ratio)}, interval from {figures.change(verdict.ci[0])} "
         f"to {figures.change(verdict.ci[1])}; margin ±{percent(margin)}",
     }
