@@ -169,7 +169,8 @@ def _decided(contest: Contest, comparison: Comparison, adjusted_p: float, policy
     # The rule's own `same` and `faster` are passes; so is a head that is surely not slower, whatever else it may be.
     if verdict.state in (State.SAME, State.FASTER) or last.pass_high < last.margin:
         most = change(math.exp(last.pass_high))
-        return Result.PASS, f"at most {most}, limit {percent(contest.max_slowdown)}"
+        how = "not slower" if verdict.state is State.UNDECIDED else verdict.state.value
+        return Result.PASS, f"{how}, at most {most}, limit {percent(contest.max_slowdown)}"
     if verdict.reason is Reason.MORE_PAIRS:
         return Result.UNDECIDED, f"time ran out: {verdict.next_step}"
     return Result.UNDECIDED, verdict.next_step or "significant alone, but not among so many duels"

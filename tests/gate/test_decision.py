@@ -47,6 +47,7 @@ def test_a_head_that_is_faster_passes_even_where_the_rule_has_no_name_for_it() -
     assert between.verdict.state.value == "undecided"
     found = gate(Outcome(contest=contest(), comparison=between))
     assert found.result is Result.PASS
+    assert found.judgements[0].detail == "not slower, at most -3.5 %, limit 5.0 %"
 
 
 @pytest.mark.parametrize(("means", "code", "counts"), [("fail", 3, True), ("pass", 0, False)])
