@@ -109,7 +109,7 @@ def section(comparison: Comparison) -> Section:
             sentence=sentence(verdict),
             explanation=explanation(comparison),
             level=level(comparison),
-            p="below 0.0001"
+            p=f"<{figures.NO_BREAK}0.0001"
             if verdict.p is not None and verdict.p < 0.0001
             else f"={figures.NO_BREAK}{verdict.p or 0:.2g}",
             strip=_strip(comparison),
