@@ -10,25 +10,23 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 import harness
-from harness import names
-from harness.analysis.step_finder import WARM_UP, find_steps
+from harness.analysis.step_finder import worker_steps
 from harness.analysis.steps import PathSummary, StepTable, step_table, summarise
 from harness.collectors.base import Collector
 from harness.collectors.choice import choose
-from harness.collectors.registry import Untraced, collectors
+from harness.collectors.registry import Untraced, collect_trace, collectors
 from harness.environment import load_average, read_environment
 from harness.errors import LaunchError, StepduelError, TraceError, UsageError
-from harness.launch import Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
+from harness.launch import Launch, LaunchFailedError, Ready, StepReport, scenario_request
+from harness.launch.failure import tail
 from harness.scenario import Scenario
 from harness.store import RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
 from harness.subject import Subject
@@ -37,8 +35,6 @@ from harness.trace.reader import read_trace
 
 SCHEMA = "stepduel/bench/1"
 EXIT_INTERRUPTED = 130
-EXIT_TIMEOUT_S = 10.0
-"""How long a launch may take to end after its last word."""
 
 Progress = Callable[[str, int], None]
 """Told what the launch is doing, and how many steps of any kind are done."""
@@ -204,35 +200,18 @@ def run_bench(
     )
 
 
-def launch_request(scenario: Scenario, subject: Subject, collector: Collector, logs: Path) -> LaunchRequest:
-    """Return what to start for one launch of `scenario`, its files going to `logs`."""
-    run = scenario.run
-    return LaunchRequest(
-        launch_dir=logs,
-        factory=scenario.factory,
-        engine=scenario.engine,
-        engine_root=subject.engine_root,
-        python=subject.python,
-        ranks=run.ranks,
-        mode=run.mode,
-        seed=run.seed,
-        warmup_steps=run.warmup_steps,
-        steps=run.steps,
-        capture=(run.warmup_steps, run.warmup_steps + run.steps - 1),
-        probes=[asdict(probe) for probe in scenario.probes],
-        collector=collector.name,
-        start_timeout_s=run.start_timeout_s,
-        timeout_s=run.timeout_s,
-        # nsys writes its report when the ranks have ended, and says how long that may take.
-        exit_timeout_s=float(getattr(collector, "finish_timeout_s", EXIT_TIMEOUT_S)),
-    )
-
-
 def _drive(
     scenario: Scenario, subject: Subject, collector: Collector, logs: Path, attempt: _Attempt, progress: Progress
 ) -> None:
     """Take the launch from its start to its stop, noting in `attempt` how far it came."""
-    with Launch(launch_request(scenario, subject, collector, logs), collector.wrap) as launch:
+    request = scenario_request(
+        scenario,
+        subject,
+        launch_dir=logs,
+        collector=collector.name,
+        exit_timeout_s=collector.finish_timeout_s,
+    )
+    with Launch(request, collector.wrap) as launch:
         attempt.ready = launch.wait_ready()
         for index in range(scenario.run.warmup_steps + scenario.run.steps):
             progress("warm-up" if index < scenario.run.warmup_steps else "measuring", index)
@@ -241,7 +220,9 @@ def _drive(
         outcome = launch.stop()
         if not outcome.clean_exit:
             how = "did not end" if outcome.exit_status is None else f"ended with status {outcome.exit_status}"
-            raise LaunchError(f"every step was done, but the launch {how} after its stop (log: {logs}/torchrun.log)")
+            log = logs / "torchrun.log"
+            attempt.log_tail = tail(log)
+            raise LaunchError(f"every step was done, but the launch {how} after its stop (log: {log})")
 
 
 def _collect(collector: Collector, logs: Path, scenario: Scenario, trace: Path, attempt: _Attempt) -> StepTable | None:
@@ -249,27 +230,14 @@ def _collect(collector: Collector, logs: Path, scenario: Scenario, trace: Path, 
     if collector.name == Untraced.name:
         return None
     try:
-        collector.collect(logs, scenario.run.ranks, trace)
-        for rank in range(scenario.run.ranks if attempt.reason is None else 0):
-            (logs / f"rank{rank}.sqlite").unlink(missing_ok=True)  # its rows are in the trace now
-        return _read(trace, scenario.run.warmup_steps)
+        collect_trace(collector, logs, scenario.run.ranks, trace, keep_rank_files=attempt.reason is not None)
+        content = read_trace(trace)
+        tree = range_tree(content)
+        steps = worker_steps(content, tree, warmup_steps=scenario.run.warmup_steps)
+        return step_table(content, tree=tree, steps=steps)
     except (LaunchError, TraceError, KeyboardInterrupt) as error:
         attempt.fail(error)
         return None
-
-
-def _read(trace: Path, warmup_steps: int) -> StepTable:
-    """Return the trace's step table with the warm-up marked, however late the trace begins."""
-    content = read_trace(trace)
-    tree = range_tree(content)
-    steps = find_steps(content, tree)
-    if steps.name != names.STEP:
-        raise TraceError(f"{trace}: no {names.STEP!r} range was recorded")
-    # A trace may begin at the first measured step: the worker gives each step's range its index as payload.
-    index = content.ranges.payload[steps.range_row].astype(np.int64)
-    pairs = zip(steps.dropped, index.tolist(), strict=True)
-    dropped = tuple(reason or (WARM_UP if one < warmup_steps else None) for reason, one in pairs)
-    return step_table(content, tree=tree, steps=replace(steps, index=index, dropped=dropped))
 
 
 def _run_record(

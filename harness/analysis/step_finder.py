@@ -86,6 +86,23 @@ def find_steps(trace: Trace, tree: RangeTree, *, step_name: str | None = None, w
     return _with_reasons(trace, steps, warmup_steps, foreign=not bool(own.any()))
 
 
+def worker_steps(trace: Trace, tree: RangeTree, *, warmup_steps: int = 0) -> Steps:
+    """The steps of our own worker's trace, numbered as the launch numbered them, however late the trace begins.
+
+    The worker gives each step's range its number as payload. Steps below `warmup_steps` are dropped. Raises TraceError
+    when the worker recorded no step.
+    """
+    steps = find_steps(trace, tree)
+    if steps.name != names.STEP:
+        raise TraceError(f"{', '.join(trace.info.sources)}: no {names.STEP!r} range was recorded")
+    index = trace.ranges.payload[steps.range_row].astype(np.int64)
+    dropped = tuple(
+        reason or (WARM_UP if one < warmup_steps else None)
+        for reason, one in zip(steps.dropped, index.tolist(), strict=True)
+    )
+    return replace(steps, index=index, dropped=dropped)
+
+
 def whole_capture(trace: Trace) -> Steps:
     """Each rank's whole capture as one step: from the first to the last of its events."""
     spans: list[tuple[int, int, int, int]] = []

@@ -14,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+FINISH_TIMEOUT_S: Final = 10.0
+"""How long a launch may take to end after its last word where no tool writes a report then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,10 @@ class Collector(Protocol):
     @property
     def name(self) -> str:
         """`recorder`, `kineto`, `nsys` or `none`: the plan's `collector`."""
+
+    @property
+    def finish_timeout_s(self) -> float:
+        """How long the launch may take to end after its last word."""
 
     def available(self) -> Availability:
         """Say whether a launch can be traced here, before anything is started."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.collectors import cupti
-from harness.collectors.base import Availability
+from harness.collectors.base import FINISH_TIMEOUT_S, Availability
 from harness.collectors.kineto_events import ChromeTrace, ClockMap, ClockReading, write_events
 from harness.collectors.recorder import Recorder
 from harness.errors import UsageError
@@ -122,6 +122,7 @@ class Kineto:
     device_folder: Path = Path("/dev")
 
     name: str = "kineto"
+    finish_timeout_s: float = FINISH_TIMEOUT_S
 
     def available(self) -> Availability:
         """Refuse another CUPTI client around us. Without a CUDA device there is nothing to trace with it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.collectors.base import Availability, Collector
+from harness.collectors.base import FINISH_TIMEOUT_S, Availability, Collector
 from harness.collectors.kineto import Kineto
 from harness.collectors.nsys import Nsys
 from harness.errors import LaunchError
@@ -18,6 +18,7 @@ class RecorderHost:
     """Host side of the recorder, which runs inside the ranks."""
 
     name: str = "recorder"
+    finish_timeout_s: float = FINISH_TIMEOUT_S
 
     def available(self) -> Availability:
         """Always: it needs nothing."""
@@ -37,6 +38,7 @@ class Untraced:
     """No collector at all: step times alone, which is what the others' overhead is measured against."""
 
     name: str = "none"
+    finish_timeout_s: float = FINISH_TIMEOUT_S
 
     def available(self) -> Availability:
         """Always."""
@@ -54,3 +56,13 @@ class Untraced:
 def collectors() -> dict[str, Collector]:
     """Return the host side of every collector, by name."""
     return {item.name: item for item in (Nsys(), Kineto(), RecorderHost(), Untraced())}
+
+
+def collect_trace(
+    collector: Collector, launch_dir: Path, ranks: int, destination: Path, *, keep_rank_files: bool = False
+) -> Path:
+    """Make the one trace of an ended launch at `destination` and remove the ranks' own files, whose rows it holds."""
+    trace = collector.collect(launch_dir, ranks, destination)
+    for rank in range(0 if keep_rank_files else ranks):
+        (launch_dir / f"rank{rank}.sqlite").unlink(missing_ok=True)
+    return trace

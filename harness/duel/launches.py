@@ -4,58 +4,38 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
-
-from harness.analysis.step_finder import find_steps
+from harness.analysis.step_finder import worker_steps
 from harness.analysis.steps import StepTable, step_table
-from harness.collectors.registry import collectors
+from harness.collectors.registry import collect_trace, collectors
 from harness.duel.lockstep import Pace, PairRun
 from harness.duel.plan import DuelSide
-from harness.errors import LaunchError
-from harness.launch import LaunchRequest
+from harness.errors import LaunchError, TraceError
+from harness.launch import LaunchRequest, scenario_request
 from harness.store import DuelRangeRecord, SideName
 from harness.trace.nesting import range_tree
 from harness.trace.reader import read_trace
 
-EXIT_TIMEOUT_S = 10.0
-"""How long a launch may take to end after its last word, unless its collector needs longer to write its report."""
-
 
 def launch_request(side: DuelSide, launch_dir: Path, pace: Pace, env: Mapping[str, str]) -> LaunchRequest:
     """Return the launch of a side; `env` is the same for both sides of a launch pair."""
-    scenario, subject, collector = side.scenario, side.subject, collectors()[side.collector]
-    return LaunchRequest(
+    return scenario_request(
+        side.scenario,
+        side.subject,
         launch_dir=launch_dir,
-        factory=scenario.factory,
-        engine=scenario.engine,
-        engine_root=subject.engine_root,
-        ranks=scenario.run.ranks,
-        mode=scenario.run.mode,
-        seed=scenario.run.seed,
+        collector=side.collector,
+        exit_timeout_s=collectors()[side.collector].finish_timeout_s,
         warmup_steps=pace.warmup_steps,
         steps=pace.steps,
-        capture=(pace.warmup_steps, pace.warmup_steps + pace.steps - 1),
-        probes=[asdict(probe) for probe in scenario.probes],
-        collector=collector.name,
-        python=subject.python,
         env=env,
-        start_timeout_s=scenario.run.start_timeout_s,
-        timeout_s=scenario.run.timeout_s,
-        exit_timeout_s=float(getattr(collector, "finish_timeout_s", EXIT_TIMEOUT_S)),
     )
 
 
 def collected_trace(side: DuelSide, launch_dir: Path) -> Path:
     """Return the one trace of an ended launch, made in its folder."""
-    destination = launch_dir / "trace.sqlite"
     ranks = side.scenario.run.ranks
-    trace = collectors()[side.collector].collect(launch_dir, ranks, destination)
-    for rank in range(ranks):
-        (launch_dir / f"rank{rank}.sqlite").unlink(missing_ok=True)  # its rows are in the trace now
-    return trace
+    return collect_trace(collectors()[side.collector], launch_dir, ranks, launch_dir / "trace.sqlite")
 
 
 def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRecord]:
@@ -84,13 +64,12 @@ def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRe
 
 
 def _table(trace: Path) -> StepTable:
-    """The step table, its steps numbered as the launch did: a trace may begin at the first measured step."""
-    content = read_trace(trace)
-    tree = range_tree(content)
-    steps = find_steps(content, tree)
-    # The worker gives each step's range its number as payload.
-    index = content.ranges.payload[steps.range_row].astype(np.int64)
-    return step_table(content, tree=tree, steps=replace(steps, index=index))
+    try:
+        content = read_trace(trace)
+        tree = range_tree(content)
+        return step_table(content, tree=tree, steps=worker_steps(content, tree))
+    except TraceError as error:
+        raise LaunchError(f"the launch left no trace of its steps: {error}") from error
 
 
 def engine_digest(side: DuelSide) -> str | None:

@@ -3,5 +3,6 @@
 from harness.launch.failure import LaunchFailedError
 from harness.launch.launch import Launch
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
+from harness.launch.scenario_request import scenario_request
 
-__all__ = ["Launch", "LaunchFailedError", "LaunchOutcome", "LaunchRequest", "Ready", "StepReport"]
+__all__ = ["Launch", "LaunchFailedError", "LaunchOutcome", "LaunchRequest", "Ready", "StepReport", "scenario_request"]

@@ -22,6 +22,7 @@ class Stub:
 
     name: str
     ok: bool = True
+    finish_timeout_s: float = 0.0
 
     def available(self) -> Availability:
         return Availability(ok=self.ok, reason=f"{self.name} {'found' if self.ok else 'missing'}")
