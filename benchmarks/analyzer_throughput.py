@@ -7,7 +7,7 @@ by default), then runs, each in a process of its own:
 - `stepduel analyze TRACE --json`, end to end;
 - with `--peer`, nsys-ai's `nvtx_kernel_map` (a peer that maps kernels to ranges and does no more), first on a fresh
   copy of the file and then again, since it leaves indexes or a cache behind;
-- `stepduel analyze` on a trace of twice the size.
+- the floor and `stepduel analyze` on a trace of twice the size.
 
 CPU seconds (user and system, all threads) are what counts; wall time is shown, and depends on who else is on the
 machine. Of several repetitions the least is taken. The peer is not a dependency; make it an environment of its own:
@@ -191,9 +191,12 @@ def main() -> None:
         if not options.no_double:
             twice = folder / "twice.sqlite"
             write_trace(twice, 2 * options.steps)
+            doubled_floor = measure([sys.executable, "-c", FLOOR, twice], options.repeat, folder)
+            show("floor, twice the trace", doubled_floor)
             doubled = measure([*stepduel, twice], options.repeat, folder)
-            show("stepduel analyze, twice the trace", doubled)
-            print(f"\nCPU of twice the trace over that of one: {doubled.cpu_s / analyzed.cpu_s:.2f}")
+            show("stepduel analyze, twice the trace", doubled, doubled_floor)
+            ratios = (cost.cpu_s / one.cpu_s for cost, one in ((doubled_floor, floor), (doubled, analyzed)))
+            print("\nCPU of twice the trace over that of one: floor {:.2f}, analyze {:.2f}".format(*ratios))
 
 
 if __name__ == "__main__":
