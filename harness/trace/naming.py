@@ -18,8 +18,6 @@ from harness.trace.model import NO_NAME, Int32Array
 _EMIT_NVTX = (", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = ")
 _NUMBER = re.compile(r"\d+")
 _API_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
-# Control characters (escape sequences begin with one) and marks that turn the direction of text.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def range_name(name: str) -> str:
@@ -38,11 +36,6 @@ def folded(name: str) -> str:
 def api_name(name: str) -> str:
     """A CUDA call without its ABI version: `cudaLaunchKernel_v7000` is `cudaLaunchKernel`."""
     return _API_VERSION.sub("", name)
-
-
-def printable(text: str) -> str:
-    """`text` safe to show: names in traces are untrusted, and may hold terminal escape sequences."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def range_names(strings: Sequence[str], name_ids: Int32Array) -> tuple[Int32Array, tuple[str, ...]]:

@@ -24,6 +24,7 @@ import numpy as np
 from harness.trace import naming, schema
 from harness.trace.model import MEMCPY, BoolArray, Int64Array, NvtxRanges, Trace
 from harness.trace.nesting import ROOT, Nesting, RangeFinder, levels
+from harness.trace.unions import overlapping, union_by_range
 
 Rule = Literal["thread", "process"]
 RULES: Final[tuple[Rule, ...]] = ("thread", "process")
@@ -160,7 +161,7 @@ def project(trace: Trace, nesting: Nesting, links: Links, rule: Rule) -> Project
         copy_ns=copy_ns,
         sync_ns=_inclusive_union(tree, sync_row, sync_call, api.start_ns, api.end_ns, api.global_tid),
         own_operations=np.bincount(owner[owned], minlength=count),
-        own_gpu_ns=_union_by_range(count, owner[owned], owned, start, end),
+        own_gpu_ns=union_by_range(count, owner[owned], owned, start, end),
         owner=owner,
     )
 
@@ -319,7 +320,7 @@ def _inclusive_union(
     sum carried up the tree does for those; only the others are spread over all ranges around them.
     """
     count = len(tree.above)
-    crowded = _overlapping(start, end, owner_id)[event]
+    crowded = overlapping(start, end, owner_id)[event]
     plain = ~crowded
     alone = _scattered(np.add, row[plain], (end - start)[event[plain]], count, 0)
     total = tree.carried(np.add, alone)
@@ -330,34 +331,4 @@ def _inclusive_union(
         row, event = row[row != ROOT], event[row != ROOT]
         rows.append(row)
         events.append(event)
-    return total + _union_by_range(count, np.concatenate(rows), np.concatenate(events), start, end)
-
-
-def _overlapping(start: Int64Array, end: Int64Array, owner_id: Int64Array) -> BoolArray:
-    """Whether each event overlaps another of its owner; events are ordered by start."""
-    crowded = np.zeros(len(start), dtype=np.bool_)
-    for one in np.unique(owner_id).tolist():
-        mine = np.flatnonzero(owner_id == one)
-        begins, reached = start[mine], np.maximum.accumulate(end[mine])
-        crowded[mine[1:]] |= begins[1:] < reached[:-1]
-        crowded[mine[:-1]] |= begins[1:] < end[mine[:-1]]
-    return crowded
-
-
-def _union_by_range(count: int, row: Int64Array, event: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
-    """Per range: length of the union of the events paired with it. Events are ordered by start."""
-    total = np.zeros(count, dtype=np.int64)
-    if not len(row):
-        return total
-    order = np.lexsort((event, row))
-    row, event = row[order], event[order]
-    begins, ends = start[event], end[event]
-    # Each range gets a stretch of time of its own, so that one running maximum serves all.
-    first = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
-    extent = np.maximum.reduceat(ends, first) - begins[first]
-    shift = np.cumsum(extent) - extent - begins[first]
-    shift = np.repeat(shift, np.diff(np.concatenate((first, [len(row)]))))
-    begins, ends = begins + shift, ends + shift
-    reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1]))
-    np.add.at(total, row, np.maximum(ends - np.maximum(begins, reached), 0))
-    return total
+    return total + union_by_range(count, np.concatenate(rows), np.concatenate(events), start, end)

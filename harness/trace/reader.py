@@ -15,28 +15,26 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import adbc_driver_manager
 import adbc_driver_sqlite
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from harness.errors import TraceError
 from harness.trace import schema
-from harness.trace.assembly import OPEN_END, Columns, Export, Interner, assemble
+from harness.trace.arrow import Rows, distinct, values
+from harness.trace.assembly import assemble
 from harness.trace.files import readable_database
 from harness.trace.model import NO_NAME, FloatArray, Int64Array, Trace
+from harness.trace.raw import OPEN_END, Columns, Export, Interner
 
-_Number = TypeVar("_Number", np.int64, np.int32, np.float64)
 _BATCH_ROWS: Final = 16_384
 """As many as keep a column of a batch within the processor's cache."""
-_MOST_ROWS_AHEAD: Final = 50_000_000
 _NO_PAYLOAD: Final = "-9e999"
 _PAYLOADS: Final = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
 _STRINGS_PER_QUERY: Final = 5_000
-_TABLE_IDS: Final = 8_000_000
 
 
 class _Column(NamedTuple):
@@ -82,6 +80,7 @@ _NVTX = (
     _Column("end_global_tid", ("endGlobalTid", "globalTid"), 0),
     _Column("string_id", ("textId",)),
 )
+_TELLTALE_TABLES: Final = {"NVTX_EVENTS", "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_GPU"}
 _NVTX_TYPES = (schema.NVTX_MARK, *schema.RANGE_TYPES, schema.NVTX_DOMAIN_CREATE)
 
 
@@ -120,13 +119,8 @@ class _Database:
     def __init__(self, path: Path, uri: str, probe: sqlite3.Connection) -> None:
         self._path = path
         self._probe = probe
-        self._tables = {name: name for (name,) in probe.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not self._tables.keys() & {
-            "NVTX_EVENTS",
-            "META_DATA_EXPORT",
-            "EXPORT_META_DATA",
-            "TARGET_INFO_GPU",
-        } and not (any(name.startswith("CUPTI_ACTIVITY") for name in self._tables)):
+        self._tables = {name for (name,) in probe.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not any(name in _TELLTALE_TABLES or name.startswith("CUPTI_ACTIVITY") for name in self._tables):
             raise TraceError(
                 f"{path} is a SQLite file but no Nsight Systems export: it has none of the tables of one; "
                 "make one with `nsys export --type sqlite`"
@@ -175,9 +169,9 @@ class _Database:
         if "start" not in present:
             return {column.field: np.empty(0, dtype=np.int64) for column in columns}
         expressions = [_integer(column, present) for column in columns]
-        rows = _Rows([np.int64] * len(columns), self._most_rows(table))
+        rows = Rows([np.int64] * len(columns), self._most_rows(table))
         for batch in self._batches(f'SELECT {", ".join(expressions)} FROM "{table}" {where}'):
-            rows.add([_values(column, np.int64) for column in batch.columns])
+            rows.add([values(column, np.int64) for column in batch.columns])
         return {column.field: rows.column(index, np.int64) for index, column in enumerate(columns)}
 
     def _named(self, table: str, columns: tuple[_Column, ...], interner: Interner, where: str = "") -> Columns:
@@ -202,11 +196,11 @@ class _Database:
         expressions.append(f"CAST({_first_of(_PAYLOADS, present, _NO_PAYLOAD)} AS REAL)")
         # As bytes: the text need not be valid UTF-8.
         expressions.append("COALESCE(CAST(text AS BLOB), x'')" if "text" in present else "x''")
-        rows = _Rows([np.int64] * (len(_NVTX) + 1) + [np.float64], self._most_rows("NVTX_EVENTS"))
+        rows = Rows([np.int64] * (len(_NVTX) + 1) + [np.float64], self._most_rows("NVTX_EVENTS"))
         for batch in self._batches(f"SELECT {', '.join(expressions)} FROM NVTX_EVENTS {where}"):
             *numbers, payload, text = batch.columns
             written = _intern_texts(text, interner)
-            rows.add([*(_values(column, np.int64) for column in numbers), written, _values(payload, np.float64)])
+            rows.add([*(values(column, np.int64) for column in numbers), written, values(payload, np.float64)])
         read = {column.field: rows.column(index, np.int64) for index, column in enumerate(_NVTX)}
         registered, written = self._names(read.pop("string_id"), interner), rows.column(len(_NVTX), np.int64)
         read["name_id"] = np.where(registered == NO_NAME, written, registered)
@@ -217,7 +211,7 @@ class _Database:
         """Interned names of ids of StringIds; NO_NAME for ids that are not in it. Reads only those that are used."""
         if not len(string_ids) or not {"id", "value"} <= self._column_names("StringIds"):
             return np.full(len(string_ids), NO_NAME, dtype=np.int64)
-        ids, slots = _distinct(string_ids)
+        ids, slots = distinct(string_ids)
         texts: dict[int, str] = {}
         for first in range(0, len(ids), _STRINGS_PER_QUERY):
             some = ", ".join(map(str, ids[first : first + _STRINGS_PER_QUERY].tolist()))
@@ -279,52 +273,12 @@ def _first_of(columns: tuple[str, ...], present: set[str], default: str) -> str:
     return f"COALESCE({', '.join([*candidates, default])})" if candidates else default
 
 
-class _Rows:
-    """Columns that grow batch by batch. One batch is in memory at a time, and its memory serves for the next one."""
-
-    def __init__(self, dtypes: list[type[np.int64] | type[np.float64]], most_rows: int) -> None:
-        # More is only a hint: ids can have gaps of any size. Memory that is never written to costs nothing.
-        capacity = min(most_rows, _MOST_ROWS_AHEAD)
-        self._columns: list[npt.NDArray[np.generic]] = [np.empty(capacity, dtype=dtype) for dtype in dtypes]
-        self._count = 0
-
-    def add(self, batch: list[npt.NDArray[np.generic]]) -> None:
-        after = self._count + len(batch[0])
-        for index, (column, values) in enumerate(zip(self._columns, batch, strict=True)):
-            if after > len(column):
-                grown = np.empty(2 * after, dtype=column.dtype)
-                grown[: self._count] = column[: self._count]
-                self._columns[index] = column = grown
-            column[self._count : after] = values
-        self._count = after
-
-    def column(self, index: int, dtype: type[_Number]) -> npt.NDArray[_Number]:
-        return self._columns[index][: self._count].view(dtype)
-
-
-def _values(column: pa.Array, dtype: type[_Number]) -> npt.NDArray[_Number]:
-    """A column without NULLs as an array, not copied. pyarrow's own conversion would import pandas."""
-    values = np.frombuffer(column.buffers()[1], dtype=dtype)
-    return values[column.offset : column.offset + len(column)]
-
-
-def _distinct(ids: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The distinct ids, and where each of `ids` is among them. nsys counts ids up, so a table mostly spares a sort."""
-    low, high = int(ids.min()), int(ids.max())
-    if high - low > _TABLE_IDS:
-        distinct, slots = np.unique(ids, return_inverse=True)
-        return distinct, slots
-    seen = np.zeros(high - low + 1, dtype=np.bool_)
-    seen[ids - low] = True
-    return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[ids - low]
-
-
 def _intern_texts(column: pa.Array, interner: Interner) -> Int64Array:
     """Interned names of a column of UTF-8 bytes, decoded once each; NO_NAME for the empty text."""
     encoded = column.dictionary_encode()
     texts = (_text(raw) for raw in encoded.dictionary.to_pylist())
     ids = np.array([interner.add(text) if text else NO_NAME for text in texts], dtype=np.int64)
-    return ids[_values(encoded.indices, np.int32)]
+    return ids[values(encoded.indices, np.int32)]
 
 
 def _ranks(meta: list[tuple[str, str]]) -> Iterator[tuple[int, int]]:

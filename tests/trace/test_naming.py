@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.trace.naming import api_name, folded, printable, range_name, range_names
+from harness.trace.naming import api_name, folded, range_name, range_names
 
 
 @pytest.mark.parametrize(
@@ -48,20 +48,6 @@ def test_numbers_fold(name: str, expected: str) -> None:
 )
 def test_api_names_lose_their_version(recorded: str, expected: str) -> None:
     assert api_name(recorded) == expected
-
-
-@pytest.mark.parametrize(
-    "hostile", ["\x1b[31mred", "\x9b31m", "a\nb", "a\u202eb", "a\u2066b", "\x07", "\ufeffa", "\x7f"]
-)
-def test_printable_leaves_nothing_that_a_terminal_obeys(hostile: str) -> None:
-    shown = printable(hostile)
-    assert len(shown) == len(hostile)
-    assert shown != hostile
-    assert shown.replace("\N{REPLACEMENT CHARACTER}", "").isprintable()
-
-
-def test_printable_leaves_the_rest_alone() -> None:
-    assert printable("größe µs 漢字 void f<int>(T*)") == "größe µs 漢字 void f<int>(T*)"
 
 
 def test_a_column_of_names_is_looked_at_once_each() -> None:

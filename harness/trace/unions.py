@@ -1,0 +1,37 @@
+"""Lengths of unions of time, for many groups at once and without a loop over the events."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.trace.model import BoolArray, Int64Array
+
+
+def overlapping(start: Int64Array, end: Int64Array, owner_id: Int64Array) -> BoolArray:
+    """Whether each event overlaps another of its owner; events are ordered by start."""
+    crowded = np.zeros(len(start), dtype=np.bool_)
+    for one in np.unique(owner_id).tolist():
+        mine = np.flatnonzero(owner_id == one)
+        begins, reached = start[mine], np.maximum.accumulate(end[mine])
+        crowded[mine[1:]] |= begins[1:] < reached[:-1]
+        crowded[mine[:-1]] |= begins[1:] < end[mine[:-1]]
+    return crowded
+
+
+def union_by_range(count: int, row: Int64Array, event: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """Per range: length of the union of the events paired with it. Events are ordered by start."""
+    total = np.zeros(count, dtype=np.int64)
+    if not len(row):
+        return total
+    order = np.lexsort((event, row))
+    row, event = row[order], event[order]
+    begins, ends = start[event], end[event]
+    # Each range gets a stretch of time of its own, so that one running maximum serves all.
+    first = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
+    extent = np.maximum.reduceat(ends, first) - begins[first]
+    shift = np.cumsum(extent) - extent - begins[first]
+    shift = np.repeat(shift, np.diff(np.concatenate((first, [len(row)]))))
+    begins, ends = begins + shift, ends + shift
+    reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1]))
+    np.add.at(total, row, np.maximum(ends - np.maximum(begins, reached), 0))
+    return total
