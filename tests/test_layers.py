@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"scenario", "environment", "conditions"},
     {"errors", "names", "metrics", "visible", "__init__"},
 ]
-# The only imports allowed inside a line: a launch reads its subject, and the verdict and the attribution use statistics.
+# The only imports allowed inside a line: a launch reads its subject, verdict and attribution use statistics.
 WITHIN_LINE = {("launch", "subject"), ("gate", "stats"), ("analysis", "stats")}
 RANK_OF = {name: index for index, line in enumerate(LAYERS) for name in line}
 STANDARD_LIBRARY_ONLY = ["harness/worker", "harness/collectors/recorder.py"]
