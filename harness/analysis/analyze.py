@@ -70,13 +70,16 @@ class TraceAnalysis:
         return max(self.ranks, key=lambda rank: rank.median_ns) if len(self.ranks) > 1 else None
 
 
-def analyze(trace: Trace, *, step_name: str | None = None, rule: Rule = "process") -> TraceAnalysis:
-    """Analyse `trace`. `step_name` names the range that is a step; found by itself without.
+def analyze(
+    trace: Trace, *, step_name: str | None = None, rule: Rule = "process", warmup_steps: int = 0
+) -> TraceAnalysis:
+    """Analyse `trace`. `step_name` names the range that is a step; found by itself without. Steps below `warmup_steps`
+    are left out (in our worker's traces by their number in the launch).
 
     Raises TraceError, with the nearest name, where no range is called `step_name`.
     """
     tree = range_tree(trace)
-    steps = find_steps(trace, tree, step_name=step_name)
+    steps = find_steps(trace, tree, step_name=step_name, warmup_steps=warmup_steps)
     tree = step_names_folded(tree, steps)
     links = link(trace, tree.nesting)
     projection = project(trace, tree.nesting, links, rule)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from harness.analysis.intervals import Intervals, complement, intersection, subtraction, union
-from harness.analysis.step_finder import TRUNCATED, Steps
+from harness.analysis.step_finder import TRUNCATED, WARM_UP, Steps
 from harness.trace import schema
 from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace
 from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, path_table
@@ -84,9 +84,9 @@ class Capture:
         return self.steps.kept
 
     @cached_property
-    def complete(self) -> BoolArray:
-        """Per row: whether the trace holds its end."""
-        return np.array([reason != TRUNCATED for reason in self.steps.dropped], dtype=np.bool_)
+    def judged(self) -> BoolArray:
+        """Per row: whether its duration is known and matters: neither truncated nor declared to be warm-up."""
+        return np.array([reason not in (TRUNCATED, WARM_UP) for reason in self.steps.dropped], dtype=np.bool_)
 
     @cached_property
     def kept_count(self) -> int:

@@ -37,7 +37,8 @@ class Steps:
     """Name of the step's range with numbers folded (`training_step_*`); None when each rank's capture is one step."""
     rank: Int32Array
     index: Int64Array
-    """Position among the steps of its rank, from 0, dropped ones counted."""
+    """Position among the steps of its rank, from 0, dropped ones counted; in our worker's traces its number in the
+    launch, however late the trace begins."""
     start_ns: Int64Array
     end_ns: Int64Array
     global_tid: Int64Array
@@ -67,7 +68,7 @@ def find_steps(trace: Trace, tree: RangeTree, *, step_name: str | None = None, w
     like one, or its names differ by a number, or its repetitions fill half of its thread's time. Where nothing does,
     the whole capture of each rank is one step.
 
-    `warmup_steps` first steps are dropped. Steps that have no end, steps that some rank lacks and, in traces that are
+    Steps whose index is below `warmup_steps` are dropped. Steps that have no end, steps that some rank lacks and, in traces that are
     not our worker's, a first step far longer than the others are dropped too.
     """
     folded_rows, folded_names = _folded_names(tree)
@@ -83,24 +84,20 @@ def find_steps(trace: Trace, tree: RangeTree, *, step_name: str | None = None, w
             return whole_capture(trace)
         chosen, name = folded_rows == found, folded_names[found]
     steps = _in_order(trace, tree, chosen, name)
+    if step_name is None and bool(own.any()):
+        steps = _numbered_by_launch(trace, steps)
     return _with_reasons(trace, steps, warmup_steps, foreign=not bool(own.any()))
 
 
 def worker_steps(trace: Trace, tree: RangeTree, *, warmup_steps: int = 0) -> Steps:
-    """The steps of our own worker's trace, numbered as the launch numbered them, however late the trace begins.
+    """The steps of our own worker's trace, those below `warmup_steps` dropped.
 
-    The worker gives each step's range its number as payload. Steps below `warmup_steps` are dropped. Raises TraceError
-    when the worker recorded no step.
+    Raises TraceError when the worker recorded no step.
     """
-    steps = find_steps(trace, tree)
+    steps = find_steps(trace, tree, warmup_steps=warmup_steps)
     if steps.name != names.STEP:
         raise TraceError(f"{', '.join(trace.info.sources)}: no {names.STEP!r} range was recorded")
-    index = trace.ranges.payload[steps.range_row].astype(np.int64)
-    dropped = tuple(
-        reason or (WARM_UP if one < warmup_steps else None)
-        for reason, one in zip(steps.dropped, index.tolist(), strict=True)
-    )
-    return replace(steps, index=index, dropped=dropped)
+    return steps
 
 
 def whole_capture(trace: Trace) -> Steps:
@@ -239,17 +236,25 @@ def _in_order(trace: Trace, tree: RangeTree, chosen: BoolArray, name: str) -> St
     )
 
 
+def _numbered_by_launch(trace: Trace, steps: Steps) -> Steps:
+    """The worker gives each step's range its number in the launch as payload; without, steps keep their positions."""
+    number = trace.ranges.payload[steps.range_row]
+    return replace(steps, index=number.astype(np.int64)) if bool(np.isfinite(number).all()) else steps
+
+
 def _with_reasons(trace: Trace, steps: Steps, warmup_steps: int, *, foreign: bool) -> Steps:
     closed = trace.ranges.closed[steps.range_row]
     ranks = len(np.unique(steps.rank))
-    whole = np.bincount(steps.index[closed], minlength=int(steps.index.max()) + 1 if len(steps) else 0)
+    _, number = np.unique(steps.index, return_inverse=True)
+    number = number.reshape(-1)
+    whole = np.bincount(number[closed], minlength=len(steps))
     reasons: list[str | None] = []
-    for index, ended in zip(steps.index.tolist(), closed.tolist(), strict=True):
+    for index, ended, ended_on in zip(steps.index.tolist(), closed.tolist(), whole[number].tolist(), strict=True):
         if not ended:
             reasons.append(TRUNCATED)
         elif index < warmup_steps:
             reasons.append(WARM_UP)
-        elif whole[index] < ranks:
+        elif ended_on < ranks:
             reasons.append(INCOMPLETE)
         else:
             reasons.append(None)

@@ -36,14 +36,24 @@ _EVIDENCE_ROWS = 3
     show_default=True,
     help="GPU work counts for the ranges around its launch on the same thread (as nsys does), or in the same process.",
 )
+@click.option(
+    "--warmup-steps",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave the first N steps out; in traces of this tool, those the launch numbered below N.",
+)
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def analyze(traces: tuple[Path, ...], step_name: str | None, rule: str, html: Path | None, as_json: bool) -> None:
+def analyze(
+    traces: tuple[Path, ...], step_name: str | None, rule: str, warmup_steps: int, html: Path | None, as_json: bool
+) -> None:
     """Say where the time of one trace goes, and what is wasted.
 
     TRACE is a SQLite export of Nsight Systems, or a trace of this tool. Several are read as one: a file a rank or node.
     """
-    found = analyze_trace(read_any(traces, os.environ), step_name=step_name, rule=cast(Rule, rule))
+    trace = read_any(traces, os.environ)
+    found = analyze_trace(trace, step_name=step_name, rule=cast(Rule, rule), warmup_steps=warmup_steps)
     if html is not None:
         write_analysis(found, html)
     if as_json:

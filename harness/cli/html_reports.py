@@ -58,7 +58,7 @@ def write_bench(result: BenchResult, target: Path) -> None:
     from harness.report import render_bench, write_report
     from harness.trace.reader import read_trace
 
-    analysis = None if result.trace is None else analyze(read_trace(result.trace))
+    analysis = None if result.trace is None else analyze(read_trace(result.trace), warmup_steps=result.warmup_steps)
     write_report(target, render_bench(result, analysis, folder=relative_folder(target, result.reports)))
 
 

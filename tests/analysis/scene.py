@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.analysis.capture import Capture
-from harness.analysis.step_finder import Steps, whole_capture
+from harness.analysis.step_finder import OUTLYING_FIRST, Steps, whole_capture
 from harness.trace import model, schema
 from harness.trace.model import Trace
 from harness.trace.nesting import Nesting, PathTable, RangeTree
@@ -162,7 +162,9 @@ class Scene:
             warnings=(),
         )
 
-    def capture(self, step: str | None = "step", dropped: tuple[int, ...] = ()) -> Capture:
+    def capture(
+        self, step: str | None = "step", dropped: tuple[int, ...] = (), reason: str = OUTLYING_FIRST
+    ) -> Capture:
         """Nest ranges, join calls, and take every range called `step` as a step (None: the whole capture)."""
         trace = self.trace()
         tree = self._tree()
@@ -185,7 +187,7 @@ class Scene:
                 end_ns=np.array([r[1] for r in chosen], dtype=np.int64),
                 global_tid=np.array([r[3] for r in chosen], dtype=np.int64),
                 range_row=np.array([self.ranges.index(r) for r in chosen], dtype=np.int64),
-                dropped=tuple("warm-up" if index in dropped else None for index in indexes),
+                dropped=tuple(reason if index in dropped else None for index in indexes),
             )
         return Capture(
             trace=trace,

@@ -8,6 +8,7 @@ from scene import MS, US, Scene
 from harness.analysis import findings
 from harness.analysis.findings import RULES
 from harness.analysis.findings.finding import Finding
+from harness.analysis.step_finder import WARM_UP
 from harness.trace import schema
 
 
@@ -265,6 +266,7 @@ def test_outlying_steps_first_and_later() -> None:
     assert finding.ns_per_step == 50 * MS
     assert finding.summary.startswith("the first step")
     assert finding.evidence.ranges[0].name == "step/compile"
+    assert only(steps_scene([300, 50, 50, 50, 50]), "outlying_step", dropped=(0,), reason=WARM_UP) is None
     later = only(steps_scene([50, 50, 50, 300, 50]), "outlying_step")
     assert later is not None
     assert later.summary.startswith("a later step")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import names
+from harness.analysis.analyze import analyze
 from harness.analysis.step_finder import INCOMPLETE, OUTLYING_FIRST, TRUNCATED, WARM_UP, find_steps
 from harness.analysis.steps import step_table, summarise
 from harness.errors import TraceError
@@ -109,6 +112,27 @@ def test_truncated_and_incomplete_steps_are_dropped(tmp_path: Path) -> None:
         (1, 0, None),
         (1, 1, TRUNCATED),
     ]
+
+
+def numbered(folder: Path, first: int) -> Trace:
+    """Four of the worker's steps whose payloads count from `first`, as when a trace begins late."""
+    path = write(folder / f"from{first}.sqlite", [("step", at, at + 90) for at in range(0, 400, 100)])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE NVTX_EVENTS SET int64Value = ? + start / 100", (first,))
+    return read_trace(path)
+
+
+def test_warm_up_goes_by_the_number_in_the_launch(tmp_path: Path) -> None:
+    whole, late = numbered(tmp_path, 0), numbered(tmp_path, 2)
+    found = analyze(whole, warmup_steps=3)
+    assert found.steps.index.tolist() == [0, 1, 2, 3]
+    assert found.steps.dropped == (WARM_UP, WARM_UP, WARM_UP, None)
+    assert [path.calls_per_step for path in found.per_step] == [1]
+    found = analyze(late, warmup_steps=3)
+    assert found.steps.index.tolist() == [2, 3, 4, 5]
+    assert found.steps.dropped == (WARM_UP, None, None, None)
+    assert find_steps(late, range_tree(late), step_name="step").index.tolist() == [0, 1, 2, 3]
+    assert analyze(late).steps.dropped == (None,) * 4
 
 
 def test_no_steps_and_no_ranges(tmp_path: Path) -> None:

@@ -84,6 +84,15 @@ def test_step_can_be_named_and_the_nearest_name_is_told(tmp_path: Path, capsys: 
     assert "Did you mean 'backward'" in capsys.readouterr().err
 
 
+def test_warm_up_steps_are_left_out_of_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = training(tmp_path / "t.sqlite")
+    found = analyze(capsys, trace, "--warmup-steps", 2)
+    assert found["dropped_steps"] == [{"rank": 0, "index": index, "reason": "warm-up"} for index in (0, 1)]
+    assert [step["index"] for step in found["steps"]] == [2, 3, 4]
+    assert "outlying_step" in {finding["rule"] for finding in analyze(capsys, trace)["findings"]}
+    assert "outlying_step" not in {finding["rule"] for finding in found["findings"]}
+
+
 def test_several_files_are_one_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = training(tmp_path / "0.sqlite", forward_ms=40)
     both = training(tmp_path / "both.sqlite", ranks=2)

@@ -1,6 +1,7 @@
 """A step far from the rest: a first step that still warms up, or a later one that compiled something again.
 
-The median of the kept steps of the same rank is what a step should take. Truncated steps are left out.
+The median of the kept steps of the same rank is what a step should take. Truncated steps and those
+declared to be warm-up are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def check(capture: Capture) -> list[Finding]:
     first = _first_of_rank(capture)
     findings = []
     for is_first, what, advice in (
-        (True, "the first step", "leave warm-up steps out of the measurement, or capture later (--warmup-steps)"),
+        (True, "the first step", "leave the warm-up out of the figures (--warmup-steps), or begin to capture after it"),
         (
             False,
             "a later step",
@@ -48,14 +49,14 @@ def check(capture: Capture) -> list[Finding]:
 def excess_ns(capture: Capture) -> tuple[FloatArray, FloatArray]:
     """Per row: ns above the median of its rank's kept steps, and their median absolute deviation.
 
-    0 for truncated steps and for ranks with too few steps.
+    0 for truncated and warm-up steps, and for ranks with too few steps.
     """
     rows = capture.steps
     excess, deviation = np.zeros(len(rows)), np.zeros(len(rows))
     for rank in np.unique(rows.rank):
         usual = rows.duration_ns[capture.kept & (rows.rank == rank)]
         if len(usual) >= MIN_STEPS:
-            own = (rows.rank == rank) & capture.complete
+            own = (rows.rank == rank) & capture.judged
             excess[own] = rows.duration_ns[own] - np.median(usual)
             deviation[own] = np.median(np.abs(usual - np.median(usual)))
     return excess, deviation
@@ -71,7 +72,7 @@ def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str
     total = int(excess[chosen].sum())
     worst = int(chosen[np.argmax(excess[chosen])])
     usual = rows.duration_ns[worst] - excess[worst]
-    per_step = total / max(int(capture.complete.sum()), 1)
+    per_step = total / max(int(capture.judged.sum()), 1)
     return Finding(
         rule="outlying_step",
         summary=f"{what} took up to {rows.duration_ns[worst] / usual:.1f} times as long as the others "
@@ -81,7 +82,7 @@ def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str
         ns_per_step=per_step,
         evidence=Evidence(
             ns=total,
-            steps=int(capture.complete.sum()),
+            steps=int(capture.judged.sum()),
             ranges=_grown_ranges(capture, worst),
             calls=tuple(
                 EvidenceRow(
