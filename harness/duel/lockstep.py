@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from harness.errors import LaunchError, StepduelError, UsageError
-from harness.launch import Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
+from harness.launch import BUILD_RAISED, Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
 from harness.launch.launch import Wrap
 from harness.store import DuelStepRecord, SideName
 
@@ -25,11 +25,15 @@ SIDES: tuple[SideName, SideName] = ("base", "head")
 
 
 class RefusedError(StepduelError):
-    """Sides whose engine cannot run the scenario, with the reason of each."""
+    """Sides whose engine cannot run the scenario, with the reason of each: it refused the plan, or raised when built.
 
-    def __init__(self, reasons: Mapping[SideName, str]) -> None:
+    `exit_code` is what it comes to when no side can run: a plan that fits nothing, or a launch that failed.
+    """
+
+    def __init__(self, reasons: Mapping[SideName, StepduelError]) -> None:
         super().__init__("; ".join(f"{side} cannot run the scenario: {reason}" for side, reason in reasons.items()))
         self.reasons = dict(reasons)
+        self.exit_code = max(reason.exit_code for reason in reasons.values())
 
 
 class PairFailedError(LaunchError):
@@ -173,15 +177,22 @@ def _paced(run: PairRun, warmup: Sequence[tuple[int, int]], decide: Decide) -> I
 
 
 def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
-    """Wait until all launches are ready; RefusedError names every side that cannot run the scenario."""
+    """Wait until all launches are ready; RefusedError names every side that cannot run the scenario.
+
+    An engine that raises when built cannot, unless it was built before: then a launch has failed.
+    """
     began_ns = time.monotonic_ns()
-    refused: dict[SideName, str] = {}
+    refused: dict[SideName, StepduelError] = {}
     for side, launch in launches.items():
         with _named(side, run.pair):
             try:
                 run.ready[side] = launch.wait_ready()
             except UsageError as error:
-                refused[side] = str(error)
+                refused[side] = error
+            except LaunchFailedError as error:
+                if error.reason != BUILD_RAISED or run.pair > 1:
+                    raise
+                refused[side] = error
     if refused:
         raise RefusedError(refused)
     run.start_ns += time.monotonic_ns() - began_ns

@@ -283,7 +283,7 @@ class _Duel:
         """One side that cannot run the scenario is a finding; both are a scenario that fits nothing here."""
         if len(error.reasons) == len(SIDES):
             self._duels.update(self._id, status="failed", reason=str(error))
-            raise UsageError(str(error)) from error
+            raise error
         objection = _objection(Reason.CANNOT_RUN, str(error))
         self._duels.update(self._id, status="completed", reason=str(error), objection=objection)
 

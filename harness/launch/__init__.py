@@ -1,8 +1,17 @@
 """Starts, steps and ends launches. The only part of Stepduel that starts engine processes; never imports torch."""
 
-from harness.launch.failure import LaunchFailedError
+from harness.launch.failure import BUILD_RAISED, LaunchFailedError
 from harness.launch.launch import Launch
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 from harness.launch.scenario_request import scenario_request
 
-__all__ = ["Launch", "LaunchFailedError", "LaunchOutcome", "LaunchRequest", "Ready", "StepReport", "scenario_request"]
+__all__ = [
+    "BUILD_RAISED",
+    "Launch",
+    "LaunchFailedError",
+    "LaunchOutcome",
+    "LaunchRequest",
+    "Ready",
+    "StepReport",
+    "scenario_request",
+]

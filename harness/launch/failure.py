@@ -12,6 +12,8 @@ from typing import Any, Final
 from harness.errors import LaunchError
 
 LOG_LINES: Final = 20
+BUILD_RAISED: Final = "build_raised"
+"""Reason of a launch whose engine raised before the first step."""
 
 # One entry of the table that torchrun prints at its end, for every rank that failed.
 _TORCHRUN_ENTRY: Final = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+) \(pid: \d+\)")
@@ -153,7 +155,7 @@ def _raised(launch_dir: Path, failure: dict[str, Any]) -> LaunchFailedError:
     error = failure["error"].splitlines()[0]
     return LaunchFailedError(
         f"rank {rank} raised in {where}: {error} (log: {log})",
-        reason="build_raised" if phase in ("start", "import", "build") else "step_raised",
+        reason=BUILD_RAISED if phase in ("start", "import", "build") else "step_raised",
         launch_dir=launch_dir,
         rank=rank,
         phase=phase,

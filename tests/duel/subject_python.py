@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def install(folder: Path) -> Path:
@@ -51,6 +51,8 @@ class Launch:
         if self.engine.get("refuse"):
             send(event="refused", message="engine: unknown key 'refuse'. Allowed: step_ms")
             return
+        if self.engine.get("build_raises"):
+            self.fail("build", None, "AssertionError: the model must move along")
         about = {"versions": {"torch": self.engine.get("torch", "2.13.0")}, "engine_description": {"toy": True}}
         send(event="ready", ranks=self.ranks, device="cpu", pids=[os.getpid()], **about)
         for line in lines:
@@ -81,11 +83,14 @@ class Launch:
         if self.fault == "hang":
             time.sleep(600)
         if self.fault == "raise":
-            failure = {"rank": 0, "phase": "step", "step": self.fault_at, "error": "ArithmeticError: loss is NaN"}
-            failure |= {"traceback": "", "time_ns": time.monotonic_ns()}
-            (self.folder / "rank0.failure.json").write_text(json.dumps(failure))
-            (self.folder / "rank0.log").write_text("ArithmeticError: loss is NaN\n")
-            sys.exit(1)
+            self.fail("step", self.fault_at, "ArithmeticError: loss is NaN")
+
+    def fail(self, phase: str, step: int | None, error: str) -> NoReturn:
+        failure = {"rank": 0, "phase": phase, "step": step, "error": error}
+        failure |= {"traceback": "", "time_ns": time.monotonic_ns()}
+        (self.folder / "rank0.failure.json").write_text(json.dumps(failure))
+        (self.folder / "rank0.log").write_text(f"{error}\n")
+        sys.exit(1)
 
     def trace(self, rank: int) -> Path:
         """Write the steps as the recorder would: half a step is forward_backward; `extra_ms` lies in `extra`."""

@@ -180,6 +180,20 @@ def test_a_side_that_refuses_makes_it_invalid_and_both_are_a_usage_error(
     assert (status, found) == (2, {})
 
 
+def test_a_side_that_raises_when_built_makes_it_invalid_and_both_are_a_failed_launch(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = compare(bench, capsys, "--base-set", "engine.build_raises=true")
+    assert status == 3
+    assert (found["verdict"]["state"], found["verdict"]["reason"]) == ("invalid", "cannot_run")
+    assert "base cannot run the scenario" in found["verdict"]["detail"]
+    assert "AssertionError: the model must move along" in found["verdict"]["detail"]
+    assert_nothing_left(bench)
+    status, found = compare(bench, capsys, "--set", "engine.build_raises=true")
+    assert (status, found) == (4, {})
+    assert_nothing_left(bench)
+
+
 def test_a_revision_without_the_engine_is_invalid(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = bench.arguments("--json")
     arguments[2:4] = ["HEAD^{/before the engine}", "HEAD"]
