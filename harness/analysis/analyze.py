@@ -24,7 +24,7 @@ from harness.analysis.gpu_totals import (
 )
 from harness.analysis.range_totals import PathPerStep, PathTotal, path_totals, per_step
 from harness.analysis.step_finder import Steps, find_steps
-from harness.trace import schema
+from harness.analysis.step_gpu import StepGpu, step_gpu
 from harness.trace.model import Int64Array, Trace
 from harness.trace.nesting import range_tree
 from harness.trace.projection import RULES, Rule, coverage, link, project
@@ -47,8 +47,7 @@ class TraceAnalysis:
 
     trace: Trace
     steps: Steps
-    step_gpu_busy_ns: Int64Array
-    """Per step: time in which its process's GPU work ran, within the step."""
+    step_gpu: StepGpu
     rule: Rule
     ranges: tuple[PathTotal, ...]
     """The whole capture, in tree order."""
@@ -84,16 +83,16 @@ def analyze(
     links = link(trace, tree.nesting)
     projection = project(trace, tree.nesting, links, rule)
     capture = Capture(trace=trace, tree=tree, steps=steps, op_call=links.call, op_range=projection.owner)
-    busy = _busy_in_steps(capture)
+    in_steps = step_gpu(capture)
     totals = gpu_totals(trace)
     return TraceAnalysis(
         trace=trace,
         steps=steps,
-        step_gpu_busy_ns=busy,
+        step_gpu=in_steps,
         rule=rule,
         ranges=tuple(path_totals(trace, tree, projection)),
         per_step=tuple(per_step(capture, projection)),
-        ranks=tuple(_ranks(steps, busy)),
+        ranks=tuple(_ranks(steps, in_steps.busy_ns)),
         kernels=tuple(kernel_totals(trace)),
         api=tuple(api_totals(trace)),
         copies=tuple(copy_totals(trace)),
@@ -106,16 +105,6 @@ def analyze(
             *_capture_warnings(trace, totals, links.call),
         ),
     )
-
-
-def _busy_in_steps(capture: Capture) -> Int64Array:
-    steps = capture.steps
-    busy = np.zeros(len(steps), dtype=np.int64)
-    pids = steps.global_tid & schema.GLOBAL_PID_MASK
-    for pid in capture.gpu_processes:
-        own = pids == pid
-        busy[own] = capture.gpu_busy[pid].covered_in(steps.start_ns[own], steps.end_ns[own])
-    return busy
 
 
 def _ranks(steps: Steps, busy: Int64Array) -> list[RankSummary]:

@@ -196,11 +196,16 @@ class Capture:
         return {pid: self._gpu(pid, None) for pid in self.gpu_processes}
 
     @cached_property
+    def gpu_communication(self) -> dict[int, Intervals]:
+        """By process: when a collective of it ran."""
+        return {pid: self._gpu(pid, self.communication) for pid in self.gpu_processes}
+
+    @cached_property
     def gpu_exposed_communication(self) -> dict[int, Intervals]:
         """By process: when a collective of it ran and no other operation of it did."""
         return {
-            pid: subtraction(self._gpu(pid, self.communication), self._gpu(pid, ~self.communication))
-            for pid in self.gpu_processes
+            pid: subtraction(running, self._gpu(pid, ~self.communication)) if len(running) else running
+            for pid, running in self.gpu_communication.items()
         }
 
     @cached_property
@@ -210,6 +215,24 @@ class Capture:
         Without steps a row is cut to the time from the first to the last operation: what lies before is start-up.
         """
         return {pid: self._idle(pid) for pid in self.gpu_processes}
+
+    @cached_property
+    def idle_by_range(self) -> Int64Array:
+        """Per range: `gpu_idle` ns while it was the tightest range of its row's thread; 0 on other threads."""
+        ranges = self.trace.ranges
+        idle = np.zeros(len(ranges), dtype=np.int64)
+        own = self.kept_row(self.range_row)
+        own[own] = ranges.global_tid[own] == self.row_threads[self.range_row[own]]
+        pids = ranges.global_tid & schema.GLOBAL_PID_MASK
+        for pid, gaps in self.gpu_idle.items():
+            mine = np.flatnonzero(own & (pids == pid))
+            idle[mine] = gaps.covered_in(ranges.start_ns[mine], ranges.end_ns[mine])
+        children = np.flatnonzero(own & (self.parent != NONE))
+        inclusive = idle[children]
+        parents = self.parent[children]
+        inside = own[parents]
+        np.subtract.at(idle, parents[inside], inclusive[inside])
+        return np.maximum(idle, 0)
 
     def _gpu(self, global_pid: int, chosen: BoolArray | None) -> Intervals:
         operations = self.trace.operations

@@ -27,16 +27,7 @@ def analyze_document(found: TraceAnalysis) -> dict[str, Any]:
         },
         "rule": found.rule,
         "step": steps.name,
-        "steps": [
-            {
-                "rank": int(steps.rank[row]),
-                "index": int(steps.index[row]),
-                "start_ns": int(steps.start_ns[row]),
-                "duration_ns": int(steps.duration_ns[row]),
-                "gpu_busy_ns": int(found.step_gpu_busy_ns[row]),
-            }
-            for row in np.flatnonzero(steps.kept).tolist()
-        ],
+        "steps": [_step(found, row) for row in np.flatnonzero(steps.kept).tolist()],
         "dropped_steps": [
             {"rank": int(steps.rank[row]), "index": int(steps.index[row]), "reason": reason}
             for row, reason in enumerate(steps.dropped)
@@ -105,6 +96,24 @@ def analyze_document(found: TraceAnalysis) -> dict[str, Any]:
             for f in found.findings
         ],
         "warnings": list(found.warnings),
+    }
+
+
+def _step(found: TraceAnalysis, row: int) -> dict[str, Any]:
+    """One kept step. Where no GPU work ran in it, the GPU's idle time and coverage mean nothing and are null."""
+    steps, gpu = found.steps, found.step_gpu
+    coverage = float(gpu.coverage[row])
+    return {
+        "rank": int(steps.rank[row]),
+        "index": int(steps.index[row]),
+        "start_ns": int(steps.start_ns[row]),
+        "duration_ns": int(steps.duration_ns[row]),
+        "gpu_busy_ns": int(gpu.busy_ns[row]),
+        "gpu_idle_ns": int(gpu.idle_ns[row]) if gpu.busy_ns[row] else None,
+        "idle_in": gpu.idle_in[row],
+        "communication_exposed_ns": int(gpu.communication_exposed_ns[row]),
+        "communication_overlapped_ns": int(gpu.communication_overlapped_ns[row]),
+        "coverage": None if np.isnan(coverage) else coverage,
     }
 
 

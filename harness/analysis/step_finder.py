@@ -68,8 +68,8 @@ def find_steps(trace: Trace, tree: RangeTree, *, step_name: str | None = None, w
     like one, or its names differ by a number, or its repetitions fill half of its thread's time. Where nothing does,
     the whole capture of each rank is one step.
 
-    Steps whose index is below `warmup_steps` are dropped. Steps that have no end, steps that some rank lacks and, in traces that are
-    not our worker's, a first step far longer than the others are dropped too.
+    Steps whose index is below `warmup_steps` are dropped. Steps that have no end, steps that some rank lacks and, in
+    traces that are not our worker's, a first step far longer than the others are dropped too.
     """
     folded_rows, folded_names = _folded_names(tree)
     own = _own_steps(trace)

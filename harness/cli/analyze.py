@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -92,10 +93,8 @@ def _print_steps(found: TraceAnalysis) -> None:
     if steps.name is None:
         return
     indexes = np.unique(steps.index[steps.kept])
-    headers, row_of = (_RANK_HEADERS, _row_of_ranks) if len(found.ranks) > 1 else (_STEP_HEADERS, _row_of_step)
-    columns = len(headers) if _has_gpu(found) else len(headers) - 2
-    rows = [row_of(found, np.flatnonzero(steps.kept & (steps.index == at)))[:columns] for at in indexes[:_STEP_ROWS]]
-    print_table(f"Steps ({steps.name})", headers[:columns], rows)
+    cells = [_step_cells(found, np.flatnonzero(steps.kept & (steps.index == at))) for at in indexes[:_STEP_ROWS]]
+    print_table(f"Steps ({steps.name})", tuple(cells[0]) if cells else (), [tuple(row.values()) for row in cells])
     if len(indexes) > _STEP_ROWS:
         print_paragraph(f"… and {len(indexes) - _STEP_ROWS} more steps (--json has all)")
     reasons: dict[str, list[str]] = {}
@@ -106,28 +105,45 @@ def _print_steps(found: TraceAnalysis) -> None:
     for reason, dropped in reasons.items():
         more = f" and {len(dropped) - _TOP} more" if len(dropped) > _TOP else ""
         print_paragraph(f"Left out, {reason}: step {', '.join(dropped[:_TOP])}{more}")
+    _print_idle_in(found)
     if found.slowest_rank is not None:
         _print_ranks(found, found.slowest_rank)
     stdout_console().print()
 
 
-_STEP_HEADERS = ("step", "ms", "GPU busy ms", "busy")
-_RANK_HEADERS = ("step", "fastest ms", "slowest ms", "slowest rank", "GPU busy ms", "busy")
+def _step_cells(found: TraceAnalysis, rows: Int64Array) -> dict[str, str]:
+    """One step by column: of the only rank, or of several, of which GPU figures are those of the slowest."""
+    steps, gpu = found.steps, found.step_gpu
+    durations = steps.duration_ns[rows]
+    slowest = int(rows[np.argmax(durations)])
+    duration = milliseconds(float(durations.max()))
+    cells = {"step": f"{steps.index[slowest]}"}
+    if len(found.ranks) > 1:
+        fastest = milliseconds(float(durations.min()))
+        cells |= {"fastest ms": fastest, "slowest ms": duration, "of rank": f"{steps.rank[slowest]}"}
+    else:
+        cells["ms"] = duration
+    if _has_gpu(found):
+        busy = float(gpu.busy_ns[slowest])
+        cells["GPU busy ms"] = milliseconds(busy)
+        if not gpu.has_communication or stdout_console().width >= WIDE:
+            cells["busy"] = f"{busy / max(float(durations.max()), 1):.0%}"
+        cells["idle ms"] = milliseconds(float(gpu.idle_ns[slowest])) if busy else "-"
+    if gpu.has_communication:
+        # NCCL's own time, while nothing else ran on the GPU: what a step waits for it.
+        cells["exposed ms"] = milliseconds(float(gpu.communication_exposed_ns[slowest]))
+    return cells
 
 
-def _row_of_step(found: TraceAnalysis, rows: Int64Array) -> tuple[str, ...]:
-    """One step of the only rank."""
-    row = int(rows[0])
-    duration, busy = float(found.steps.duration_ns[row]), float(found.step_gpu_busy_ns[row])
-    return (f"{found.steps.index[row]}", milliseconds(duration), milliseconds(busy), f"{busy / max(duration, 1):.0%}")
-
-
-def _row_of_ranks(found: TraceAnalysis, rows: Int64Array) -> tuple[str, ...]:
-    """One step of several ranks; GPU figures are those of the slowest."""
-    durations = found.steps.duration_ns[rows]
-    slowest = rows[int(np.argmax(durations))]
-    step, duration, busy, share = _row_of_step(found, rows[[int(np.argmax(durations))]])
-    return (step, milliseconds(float(durations.min())), duration, f"{found.steps.rank[slowest]}", busy, share)
+def _print_idle_in(found: TraceAnalysis) -> None:
+    """Say where the host was in most steps while the GPU idled, and what `exposed ms` counts."""
+    places = Counter(path for path in found.step_gpu.idle_in if path is not None)
+    if places:
+        path, count = places.most_common(1)[0]
+        steps = int(found.steps.kept.sum())
+        print_paragraph(f"While the GPU idled, the host was longest in {path} ({count} of {steps} steps).")
+    if found.step_gpu.has_communication:
+        print_paragraph("exposed: communication (NCCL) beside which no other GPU work ran.")
 
 
 def _print_ranks(found: TraceAnalysis, slowest: RankSummary) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,36 @@ def test_text_fits_the_terminal_and_obeys_no_name(
     assert max(map(len, out.splitlines())) <= width
     assert "line\\x0abreak" in out
     assert "Slowest: rank" in out
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_steps_show_idle_and_communication_where_there_is_any(
+    width: int, ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    trace = training(tmp_path / "t.sqlite", ranks=ranks)
+    assert run(["analyze", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert "exposed" not in out
+    with closing(sqlite3.connect(trace)) as connection, connection:
+        connection.execute("INSERT INTO StringIds VALUES (3, 'ncclDevKernel_AllReduce_Sum_f32_RING_LL')")
+        connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 3 WHERE correlationId % 2 = 0")
+    assert run(["analyze", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    lines = out.splitlines()
+    header = next(line for line in lines if line.split()[:1] == ["step"])
+    step = next(line for line in lines if line.split()[:1] == ["1"])
+    assert header.split()[-4:] == ["idle", "ms", "exposed", "ms"]
+    assert step.split()[-2:] == ["40.0", "20.0"]
+    assert f"the host was longest in train_step_*/forward ({4 * ranks} of {4 * ranks} steps)" in " ".join(out.split())
+    with closing(sqlite3.connect(trace)) as connection, connection:
+        connection.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
+    assert run(["analyze", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert "idle ms" not in out
+    assert "exposed" not in out
 
 
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

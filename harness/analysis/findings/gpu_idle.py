@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.analysis.capture import NONE, Capture
-from harness.analysis.findings.finding import Evidence, Finding, kept, milliseconds, rows_by_path
-from harness.trace import schema
-from harness.trace.model import Int64Array
+from harness.analysis.capture import Capture
+from harness.analysis.findings.finding import Evidence, Finding, milliseconds, rows_by_path
 
 MIN_IDLE_SHARE = 0.1
 
@@ -21,7 +19,7 @@ def check(capture: Capture) -> list[Finding]:
     """Find where the host was while the GPU idled."""
     if not len(capture.trace.ranges):
         return []
-    idle = idle_by_range(capture)
+    idle = capture.idle_by_range
     total = int(idle.sum())
     per_step = capture.per_step(total)
     if total == 0 or per_step < MIN_IDLE_SHARE * capture.mean_step_ns:
@@ -40,21 +38,3 @@ def check(capture: Capture) -> list[Finding]:
             evidence=Evidence(ns=total, steps=capture.kept_count, ranges=rows, figures={"idle_share": share}),
         )
     ]
-
-
-def idle_by_range(capture: Capture) -> Int64Array:
-    """Per range: GPU idle ns while it was the tightest range of its step's thread. Other threads' ranges have 0."""
-    ranges = capture.trace.ranges
-    idle = np.zeros(len(ranges), dtype=np.int64)
-    own = capture.kept_row(capture.range_row)
-    own[own] = ranges.global_tid[own] == capture.row_threads[capture.range_row[own]]
-    pids = ranges.global_tid & schema.GLOBAL_PID_MASK
-    for pid, gaps in capture.gpu_idle.items():
-        mine = kept(capture, capture.range_row, own & (pids == pid))
-        idle[mine] = gaps.covered_in(ranges.start_ns[mine], ranges.end_ns[mine])
-    children = np.flatnonzero(own & (capture.parent != NONE))
-    inclusive = idle[children]
-    parents = capture.parent[children]
-    inside = own[parents]
-    np.subtract.at(idle, parents[inside], inclusive[inside])
-    return np.maximum(idle, 0)
