@@ -8,6 +8,7 @@ import numpy as np
 
 from harness.analysis.analyze import TraceAnalysis
 from harness.analysis.difference import NO_VERDICT, DiffSide, TraceDiff
+from harness.analysis.range_totals import PathTotal, bandwidth
 
 ANALYZE_SCHEMA: Final = "stepduel/analyze/1"
 DIFF_SCHEMA: Final = "stepduel/diff/1"
@@ -38,23 +39,7 @@ def analyze_document(found: TraceAnalysis) -> dict[str, Any]:
             for r in found.ranks
         ],
         "slowest_rank": None if found.slowest_rank is None else found.slowest_rank.rank,
-        "ranges": [
-            {
-                "path": r.path,
-                "name": r.name,
-                "calls": r.calls,
-                "total_ns": r.total_ns,
-                "self_ns": r.self_ns,
-                "median_ns": r.median_ns,
-                "gpu_ns": r.gpu_ns,
-                "gpu_ops": r.gpu_ops,
-                "projected_ns": r.projected_ns,
-                "h2d_bytes": r.h2d_bytes,
-                "d2h_bytes": r.d2h_bytes,
-                "sync_ns": r.sync_ns,
-            }
-            for r in found.ranges
-        ],
+        "ranges": [_range(total) for total in found.ranges],
         "per_step": [
             {
                 "path": p.path,
@@ -114,6 +99,37 @@ def _step(found: TraceAnalysis, row: int) -> dict[str, Any]:
         "communication_exposed_ns": int(gpu.communication_exposed_ns[row]),
         "communication_overlapped_ns": int(gpu.communication_overlapped_ns[row]),
         "coverage": None if np.isnan(coverage) else coverage,
+    }
+
+
+def _range(total: PathTotal) -> dict[str, Any]:
+    """`launch_delay_ns` is a sum over the `gpu_ops`; a bandwidth (10^9 bytes a second) is null where nothing moved."""
+    return {
+        "path": total.path,
+        "name": total.name,
+        "calls": total.calls,
+        "total_ns": total.total_ns,
+        "self_ns": total.self_ns,
+        "median_ns": total.median_ns,
+        "gpu_ns": total.gpu_ns,
+        "gpu_ops": total.gpu_ops,
+        "projected_ns": total.projected_ns,
+        "launch_delay_ns": total.launch_delay_ns,
+        "h2d_bytes": total.h2d_bytes,
+        "d2h_bytes": total.d2h_bytes,
+        "h2d_gb_per_s": total.gb_per_s("h2d"),
+        "d2h_gb_per_s": total.gb_per_s("d2h"),
+        "copies": [
+            {
+                "direction": copy.direction,
+                "memory": copy.memory,
+                "bytes": copy.bytes,
+                "total_ns": copy.total_ns,
+                "gb_per_s": bandwidth([copy]),
+            }
+            for copy in total.copies
+        ],
+        "sync_ns": total.sync_ns,
     }
 
 

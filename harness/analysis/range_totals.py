@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +11,20 @@ import numpy as np
 from harness.analysis.capture import NONE, Capture
 from harness.trace.model import FloatArray, Int32Array, Int64Array, Trace
 from harness.trace.nesting import ROOT, PathTable, RangeTree, levels
-from harness.trace.projection import Projection
+from harness.trace.projection import COPY_CLASSES, Projection
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyShare:
+    """Copies of one direction and kind of host memory that belong to a path."""
+
+    direction: str
+    """`h2d`, `d2h`, `device` (within or between devices) or `other`."""
+    memory: str | None
+    """Of the host: `pageable`, `pinned` or `other`; None where the host has no part in it."""
+    bytes: int
+    total_ns: int
+    """Sum of their durations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +48,13 @@ class PathTotal:
     """Time in synchronising API calls."""
     projected_ns: int
     """First start to last end of each call's GPU work, as NVIDIA projects a range."""
+    launch_delay_ns: int
+    """From the start of the launching call to the start of the operation, summed over the operations."""
+    copies: tuple[CopyShare, ...]
+
+    def gb_per_s(self, direction: str) -> float | None:
+        """Bandwidth of the copies in one direction; None where there were none."""
+        return bandwidth([copy for copy in self.copies if copy.direction == direction])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +88,16 @@ def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[P
             projection.d2h_bytes,
             projection.sync_ns,
             projection.projected_ns,
+            projection.launch_delay_ns,
         )
     ]
+    copies = _copies(tree, projection)
     calls = np.bincount(tree.path_id, minlength=count)
     medians = _medians(tree.path_id, duration, count)
     depth = _depths(tree.paths)
     totals = []
     for path in _tree_order(tree.paths, -columns[0]):
-        total, self_ns, gpu, ops, h2d, d2h, sync, projected = (int(column[path]) for column in columns)
+        total, self_ns, gpu, ops, h2d, d2h, sync, projected, delay = (int(column[path]) for column in columns)
         totals.append(
             PathTotal(
                 path=tree.paths.text[path],
@@ -89,9 +113,38 @@ def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[P
                 d2h_bytes=d2h,
                 sync_ns=sync,
                 projected_ns=projected,
+                launch_delay_ns=delay,
+                copies=copies.get(path, ()),
             )
         )
     return totals
+
+
+def bandwidth(copies: Sequence[CopyShare]) -> float | None:
+    """GB/s (10^9 bytes) of some copies together; None where they took no time."""
+    time_ns = sum(copy.total_ns for copy in copies)
+    return sum(copy.bytes for copy in copies) / time_ns if time_ns else None
+
+
+def innermost_copies(ranges: Sequence[PathTotal]) -> list[tuple[PathTotal, CopyShare]]:
+    """Copies by path, most bytes first, without those of a path that the paths directly below it account for.
+
+    `ranges` are in tree order.
+    """
+    around: list[PathTotal] = []
+    below: Counter[tuple[str, str, str | None]] = Counter()
+    for total in ranges:
+        del around[total.depth :]
+        if around:
+            below.update({(around[-1].path, copy.direction, copy.memory): copy.bytes for copy in total.copies})
+        around.append(total)
+    told = [
+        (total, copy)
+        for total in ranges
+        for copy in total.copies
+        if copy.bytes > below[total.path, copy.direction, copy.memory]
+    ]
+    return sorted(told, key=lambda pair: -pair[1].bytes)
 
 
 def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
@@ -146,6 +199,22 @@ def step_of_ranges(capture: Capture) -> Int64Array:
         inner = rows[(step_of[rows] == NONE) & (nesting.parent[rows] != ROOT)]
         step_of[inner] = step_of[nesting.parent[inner]]
     return step_of
+
+
+def _copies(tree: RangeTree, projection: Projection) -> dict[int, tuple[CopyShare, ...]]:
+    """By path, where there are any."""
+    found: dict[int, tuple[CopyShare, ...]] = {}
+    count = len(tree.paths)
+    for at, copy_class in enumerate(COPY_CLASSES):
+        size = _sums(tree.path_id, projection.copy_bytes[:, at], count)
+        time = _sums(tree.path_id, projection.copy_ns[:, at], count)
+        direction, _, memory = copy_class.partition(" ")
+        for path in np.flatnonzero(size).tolist():
+            share = CopyShare(
+                direction=direction, memory=memory or None, bytes=int(size[path]), total_ns=int(time[path])
+            )
+            found[path] = (*found.get(path, ()), share)
+    return found
 
 
 def _sums(groups: Int32Array, values: Int64Array, count: int) -> Int64Array:

@@ -14,6 +14,7 @@ from harness.analysis.analyze import RankSummary, TraceAnalysis
 from harness.analysis.analyze import analyze as analyze_trace
 from harness.analysis.document import analyze_document
 from harness.analysis.findings.finding import Finding
+from harness.analysis.range_totals import bandwidth, innermost_copies
 from harness.cli.html_reports import html_option, write_analysis
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.trace_tables import WIDE, elided, kernel_label, milliseconds, print_paragraph, print_table, size
@@ -24,6 +25,7 @@ from harness.trace.projection import RULES, Rule
 _STEP_ROWS = 20
 _TREE_ROWS = 40
 _TOP = 10
+_COPY_ROWS = 8
 _EVIDENCE_ROWS = 3
 
 
@@ -216,7 +218,7 @@ def _print_whole_capture(found: TraceAnalysis) -> None:
 
 def _print_left_out(count: int) -> None:
     if count > 0:
-        print_paragraph(f"… and {count} smaller ranges (--json has all)")
+        print_paragraph(f"… and {count} smaller (--json has all)")
         stdout_console().print()
 
 
@@ -241,9 +243,22 @@ def _print_gpu(found: TraceAnalysis) -> None:
         for c in found.copies
     ]
     print_table("Copies", ("kind", "count", "bytes", "total ms", "GB/s", "pageable"), copies)
+    _print_copies_by_range(found)
     if found.gpu.graph_ns:
         print_paragraph(f"CUDA graph launches: {milliseconds(found.gpu.graph_ns)} ms of GPU time")
         stdout_console().print()
+
+
+def _print_copies_by_range(found: TraceAnalysis) -> None:
+    told = innermost_copies(found.ranges)
+    rows = []
+    for total, copy in told[:_COPY_ROWS]:
+        speed = bandwidth([copy])
+        rows.append(
+            (total.path, copy.direction, copy.memory or "-", size(copy.bytes), f"{speed:,.1f}" if speed else "-")
+        )
+    print_table("Copies by range, whole capture", ("range", "direction", "host memory", "bytes", "GB/s"), rows)
+    _print_left_out(len(told) - len(rows))
 
 
 def _print_findings(found: TraceAnalysis) -> None:

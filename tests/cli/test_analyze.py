@@ -257,6 +257,17 @@ def test_the_backward_ranges_of_a_pytorch_trace(capsys: pytest.CaptureFixture[st
 
 
 @needs_shared
+def test_copies_are_shown_by_range(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run(["analyze", str(SHARED / "pytorch_steps_2025.1.sqlite")]) == 0
+    lines = capsys.readouterr().out.split("Copies by range, whole capture\n")[1].splitlines()
+    assert lines[0].split() == ["range", "direction", "host", "memory", "bytes", "GB/s"]
+    assert lines[3].split() == ["Run", "Benchmark/Initialize", "Model", "h2d", "pageable", "515", "MB", "8.5"]
+    assert run(["analyze", str(SHARED / "mpi_saxpy_2022.2.sqlite")]) == 0
+    assert "Copies by range" not in capsys.readouterr().out
+
+
+@needs_shared
 def test_graph_launches_are_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     found = analyze(capsys, SHARED / "cuda_graphs_2024.6.sqlite")
     assert found["gpu"]["graph_ns"] == 7_811_141_695
