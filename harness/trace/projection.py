@@ -326,7 +326,7 @@ def _inclusive_union(
     total = tree.carried(np.add, alone)
     row, event = row[crowded], event[crowded]
     rows, events = [row], [event]
-    while len(row):
+    for _ in tree.levels:  # no row lies deeper than that
         row = tree.above[row]
         row, event = row[row != ROOT], event[row != ROOT]
         rows.append(row)

@@ -168,6 +168,79 @@ def test_each_operation_has_one_owner_if_any(trace: Trace, rule: Rule) -> None:
         assert projection.own_operations[row] == len(mine)
 
 
+def kernel(start: int, end: int, tid: int, correlation: int) -> tuple[int, int, int, int, int, int, int, int]:
+    return (KERNEL, start, end, tid & schema.GLOBAL_PID_MASK, correlation, 0, -1, 0)
+
+
+def test_detached_ranges_hold_what_is_launched_inside_them_and_pass_nothing_on() -> None:
+    """`early` and `cross` overlap `inner`; `elsewhere`, inside `late`, ends on another thread; `other` is a process."""
+    outer, other, early, inner, cross, late, elsewhere = range(7)
+    ranges = make_ranges(
+        [(0, 100), (0, 100), (5, 20), (10, 40), (30, 70), (60, 80), (62, 78)],
+        threads=[A1, B1, A1, A1, A1, A1, A1],
+        push_pop=[True, True, False, True, False, True, False],
+        end_threads=[A1, B1, A1, A1, A1, A1, A2],
+    )
+    launches = [  # start and end of the call, its thread, start and end of its kernel
+        (12, 14, A1, 20, 30),
+        (35, 36, A1, 25, 45),
+        (50, 51, A2, 70, 76),
+        (50, 51, B1, 50, 59),
+        (65, 66, A1, 66, 70),
+        (68, 72, A1, 80, 81),  # over the end of `cross`
+        (70, 70, A1, 84, 87),  # at the end of `cross`
+        (90, 91, A1, 95, 96),
+    ]
+    trace = make_trace(
+        ranges,
+        calls=[(start, end, "cudaLaunchKernel", tid, at) for at, (start, end, tid, _, _) in enumerate(launches)],
+        operations=[kernel(start, end, tid, at) for at, (_, _, tid, start, end) in enumerate(launches)],
+    )
+    nesting = nest(ranges)
+    assert np.flatnonzero(nesting.detached).tolist() == [early, cross, elsewhere]
+    assert nesting.parent.tolist() == [-1, -1, outer, outer, outer, outer, late]
+    links = link(trace, nesting)
+    by_thread, by_process = (project(trace, nesting, links, rule) for rule in RULES)
+    assert by_thread.operations.tolist() == [6, 1, 1, 2, 3, 3, 3]
+    assert by_process.operations.tolist() == [7, 1, 1, 2, 4, 3, 3]
+    assert by_thread.gpu_ns.tolist() == [34, 9, 10, 25, 27, 8, 8]
+    assert by_process.gpu_ns.tolist() == [40, 9, 10, 25, 33, 8, 8]
+    # Kernels in order of their starts. The one from the thread without ranges is the placed range's, if anybody's.
+    assert by_thread.owner.tolist() == [inner, inner, other, late, NONE, late, late, outer]
+    assert by_process.owner.tolist() == [inner, inner, other, late, outer, late, late, outer]
+
+
+def test_figures_are_carried_up_every_level_of_the_tree() -> None:
+    """Four levels, `a/b/c/d`, and a branch `a/e`. Work of `c` and `d` overlaps, of `b` and `e` it does not."""
+    ranges = make_ranges([(0, 100), (10, 60), (20, 50), (25, 45), (70, 90)], threads=[A1] * 5)
+    copy = (MEMCPY, 30, 50, A1 & schema.GLOBAL_PID_MASK, 0, 7, 1, schema.PINNED)
+    launch, wait = "cudaLaunchKernel", "cudaStreamSynchronize"
+    trace = make_trace(
+        ranges,
+        calls=[
+            (30, 31, "cudaMemcpyAsync", A1, 0),  # in d
+            (40, 44, wait, A1, 10),
+            (46, 47, launch, A1, 1),  # in c
+            (48, 49, wait, A1, 11),
+            (52, 53, launch, A1, 2),  # in b
+            (75, 76, launch, A1, 3),  # in e
+        ],
+        operations=[copy, kernel(47, 55, A1, 1), kernel(58, 59, A1, 2), kernel(80, 90, A1, 3)],
+    )
+    nesting = nest(ranges)
+    found = project(trace, nesting, link(trace, nesting), "thread")
+    assert nesting.parent.tolist() == [-1, 0, 1, 2, 0]
+    assert found.operations.tolist() == [4, 3, 2, 1, 1]
+    assert found.gpu_ns.tolist() == [36, 26, 25, 20, 10]
+    assert found.first_ns.tolist() == [30, 30, 30, 30, 80]
+    assert found.last_ns.tolist() == [90, 59, 55, 50, 90]
+    assert found.launch_delay_ns.tolist() == [12, 7, 1, 0, 5]
+    assert found.h2d_bytes.tolist() == [7, 7, 7, 7, 0]
+    assert found.copy_ns[:, COPY_CLASSES.index("h2d pinned")].tolist() == [20, 20, 20, 20, 0]
+    assert found.sync_ns.tolist() == [5, 5, 5, 4, 0]
+    assert found.own_gpu_ns.tolist() == [0, 1, 8, 20, 10]
+
+
 @needs_exports
 def test_the_backward_pass_is_found_by_process() -> None:
     trace = read_trace(EXPORTS / "pytorch_steps_2025.1.sqlite")
