@@ -70,7 +70,7 @@ def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict
 def written(folder: Path) -> dict[str, str]:
     """What the gate wrote, by file name; the HTML page of the only duel is `html`."""
     files = {path.name: path.read_text() for path in (folder / "reports" / "gate").iterdir()}
-    pages = list((folder / "reports").glob("*.html"))
+    pages = [page for page in (folder / "reports").glob("*.html") if page.name != "index.html"]
     return {**files, "html": pages[0].read_text() if pages else ""}
 
 
