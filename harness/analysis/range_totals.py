@@ -206,6 +206,8 @@ def _copies(tree: RangeTree, projection: Projection) -> dict[int, tuple[CopyShar
     found: dict[int, tuple[CopyShare, ...]] = {}
     count = len(tree.paths)
     for at, copy_class in enumerate(COPY_CLASSES):
+        if not projection.copy_bytes[:, at].any():
+            continue
         size = _sums(tree.path_id, projection.copy_bytes[:, at], count)
         time = _sums(tree.path_id, projection.copy_ns[:, at], count)
         direction, _, memory = copy_class.partition(" ")
