@@ -98,11 +98,13 @@ def _method_lines(comparison: Comparison) -> list[str]:
         f"rule: looks at {looks} launch pairs, α = {rule.alpha:g} over all; slower or faster from "
         f"{percent(rule.min_effect)}, same within ±{percent(rule.margin)}"
         + (f"; variance lent by {comparison.prior.duels} same-code duels" if comparison.prior else ""),
-        f"made: {len(pairs)} launch pairs x {duel.steps or 0} steps after {duel.warmup_steps} of warm-up, "
-        f"{_order(comparison)}, collector {duel.collector}, {duel.ranks} rank{'s' if duel.ranks > 1 else ''} "
-        f"on {duel.device or 'no device'}",
     ]
     if pairs:
+        lines.append(
+            f"made: {len(pairs)} launch pairs x {duel.steps or 0} steps after {duel.warmup_steps} of warm-up, "
+            f"{_order(comparison)}, collector {duel.collector}, {duel.ranks} rank{'s' if duel.ranks > 1 else ''} "
+            f"on {duel.device or 'no device'}"
+        )
         lines.append(f"machine: {comparison.environment['cpu_model']}, {_conditions(comparison)}")
     lines.append(f"stored as {duel.id}" + (f"; logs in {duel.logs}" if duel.logs else ""))
     return lines

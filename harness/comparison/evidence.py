@@ -72,7 +72,8 @@ def gather(duels: Duels, comparison: Comparison, reports: Path) -> Evidence:
     """Return what the database and the traces below `reports` hold about a comparison's duel."""
     steps = tuple(duels.steps(comparison.duel.id))
     traces = {side: found for side in SIDES if (found := _trace(comparison, reports, side)) is not None}
-    analyses = {side: analyze(read_trace(path)) for side, path in traces.items()}
+    warmup_steps = comparison.duel.warmup_steps
+    analyses = {side: analyze(read_trace(path), warmup_steps=warmup_steps) for side, path in traces.items()}
     order = [item.path for analysis in analyses.values() for item in analysis.per_step]
     medians = {side: median_step(steps, side) for side in SIDES}
     trees = {
