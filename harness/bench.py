@@ -25,7 +25,7 @@ from harness.collectors.choice import choose
 from harness.collectors.registry import Untraced, collect_trace, collectors
 from harness.environment import load_average, read_environment
 from harness.errors import LaunchError, StepduelError, TraceError, UsageError
-from harness.launch import Launch, LaunchFailedError, Ready, StepReport, scenario_request
+from harness.launch import Launch, LaunchFailedError, Ready, StepReport, interrupted_once, scenario_request
 from harness.launch.failure import tail
 from harness.scenario import Scenario
 from harness.store import RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
@@ -158,11 +158,16 @@ class _Attempt:
 def run_bench(
     scenario: Scenario, subject: Subject, *, collector: str, reports: Path, progress: Progress
 ) -> BenchResult:
-    """Run `scenario` once and store the run, a failed or interrupted one too.
+    """Run `scenario` once and store the run, a failed or interrupted one too; a second interrupt changes nothing.
 
     Raises UsageError, having written nothing, when the collector or the database cannot be used or the engine refuses
     the plan.
     """
+    with interrupted_once():
+        return _run(scenario, subject, collector, reports, progress)
+
+
+def _run(scenario: Scenario, subject: Subject, collector: str, reports: Path, progress: Progress) -> BenchResult:
     check_writable(reports / "results.db")
     chosen = choose(collector, collectors(), os.environ)
     environment, started = read_environment(), _Started()

@@ -36,6 +36,7 @@ from harness.duel.progress import Progress
 from harness.environment import read_environment
 from harness.errors import StepduelError, UsageError
 from harness.gate import Reason, State
+from harness.launch import interrupted_once
 from harness.store import DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
 
 RESULTS = "results.db"
@@ -46,7 +47,7 @@ def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Com
 
     Raises UsageError when both sides refuse the scenario, and LaunchError when a launch fails.
     """
-    with Store(plan.reports / RESULTS) as store:
+    with interrupted_once(), Store(plan.reports / RESULTS) as store:
         duel = _Duel(plan, Duels(store), progress)
         duel.open(resume)
         return duel.run()

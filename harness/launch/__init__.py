@@ -1,6 +1,7 @@
 """Starts, steps and ends launches. The only part of Stepduel that starts engine processes; never imports torch."""
 
 from harness.launch.failure import BUILD_RAISED, LaunchFailedError
+from harness.launch.interrupts import interrupted_once
 from harness.launch.launch import Launch
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 from harness.launch.scenario_request import scenario_request
@@ -13,5 +14,6 @@ __all__ = [
     "LaunchRequest",
     "Ready",
     "StepReport",
+    "interrupted_once",
     "scenario_request",
 ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.launch import supervisor
+from harness.launch.interrupts import interrupts_deferred
 
 _SOCKET_PATH_LIMIT: Final = 100  # bytes of a Unix socket's path; the kernel takes 107
 
@@ -99,7 +100,14 @@ class Channel:
             return None
 
     def close(self) -> list[int]:
-        """Kill whatever is left of the tree and remove the socket; return ids of processes that would not die."""
+        """Kill whatever is left of the tree and remove the socket; return ids of processes that would not die.
+
+        An interrupt meanwhile is raised when all is done; that takes seconds at most.
+        """
+        with interrupts_deferred():
+            return self._close()
+
+    def _close(self) -> list[int]:
         left: list[int] = []
         if self._process is not None:
             # The supervisor last: as long as it lives, orphans of the tree are found under it.

@@ -25,6 +25,7 @@ from typing import Any, Final
 from harness.errors import UsageError
 from harness.launch.channel import AwaitTimeoutError, Channel, TreeEndedError
 from harness.launch.failure import LaunchFailedError, diagnose, read_phases, timed_out
+from harness.launch.interrupts import interrupts_deferred
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 
 Wrap = Callable[[Sequence[str], Mapping[str, str], Path], tuple[list[str], dict[str, str]]]
@@ -56,7 +57,8 @@ class Launch:
     def start(self) -> None:
         """Start the processes and return at once."""
         self.launch_dir.mkdir(parents=True, exist_ok=True)
-        channel = self._channel = Channel()
+        with interrupts_deferred():  # or its folder might be nobody's
+            channel = self._channel = Channel()
         try:
             argv = self.request.argv(self.request.write_plan(channel.path))
             env = self.request.environment()
@@ -117,9 +119,11 @@ class Launch:
 
     def kill(self) -> None:
         """End every process of the launch at once, by SIGKILL, and remove its socket. Does nothing the second time."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            left = channel.close()
+        if self._channel is not None:
+            try:
+                left = self._channel.close()
+            finally:
+                self._channel = None
             if left:
                 raise LaunchFailedError(
                     f"processes {left} of the launch cannot be killed; they hang in the kernel",

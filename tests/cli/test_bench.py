@@ -73,9 +73,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, *arguments: str, columns: int = 80) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str, columns: int = 80, **variables: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "harness.cli", "bench", *arguments]
-    environment = {**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1", **variables}
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -259,6 +259,40 @@ def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
     assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert stored(folder, "select min(sequence) from steps") == [(0,)]
     assert processes_of(folder) == []
+
+
+@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM])
+def test_an_impatient_user_gets_the_same(folder: Path, tmp_path: Path, later: signal.Signals) -> None:
+    private = tmp_path / "t"
+    private.mkdir()
+    process = start(folder, "small", "--set", "run.steps=100000", "--json", TMPDIR=str(private))
+    assert process.stderr is not None
+    while "measuring" not in process.stderr.readline():
+        assert process.poll() is None
+    assert list(private.glob("stepduel-*"))
+    process.send_signal(signal.SIGINT)
+    while process.poll() is None:  # until it has ended: in the clean-up, in the merge, on the way out
+        time.sleep(0.05)
+        process.send_signal(later)
+    out, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert json.loads(out)["reason"] == "interrupted"
+    assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
+    assert list(private.glob("stepduel-*")) == []
+    assert processes_of(folder) == []
+
+
+def test_a_trace_that_cannot_be_written_is_a_failed_run(folder: Path) -> None:
+    (folder / "reports").mkdir()
+    (folder / "reports" / "traces").write_text("not a folder")
+    done = bench(folder, "small", "--json")
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["status"], document["trace"]) == ("failed", None)
+    assert document["reason"].startswith("cannot write the trace reports/traces/")
+    assert stored(folder, "select status, reason from runs") == [("failed", document["reason"])]
+    assert list((folder / "reports/logs").glob("*/rank0.sqlite")), "what the ranks wrote is kept"
 
 
 @pytest.mark.parametrize(
