@@ -34,7 +34,7 @@ _NOT_COPIED: Final = ("StringIds", "TARGET_INFO_SESSION_START_TIME", "META_DATA_
 def merge_launch(launch_dir: Path, ranks: int, destination: Path) -> Path:
     """Merge `launch_dir/rank{r}.sqlite` for all `ranks` into one trace at `destination`, replacing what is there.
 
-    Raises LaunchError when no rank left a readable file.
+    Raises LaunchError when no rank left a readable file, or the trace cannot be written.
     """
     readable = {}
     for rank in range(ranks):
@@ -44,12 +44,23 @@ def merge_launch(launch_dir: Path, ranks: int, destination: Path) -> Path:
     if not readable:
         raise LaunchError(f"no rank left a readable trace in {launch_dir}; expected rank0.sqlite and so on")
     missing = [rank for rank in range(ranks) if rank not in readable]
+    try:
+        _merge(list(readable.values()), missing, destination)
+    except (sqlite3.Error, OSError) as error:
+        raise LaunchError(
+            f"cannot write the trace {destination}: {error}; the ranks' own traces stay in {launch_dir}: "
+            "make room or choose another folder, and run again"
+        ) from error
+    return destination
+
+
+def _merge(paths: list[Path], missing: list[int], destination: Path) -> None:
     destination.parent.mkdir(parents=True, exist_ok=True)
     unfinished = destination.with_name(f".{destination.name}.{os.getpid()}.unfinished")
     try:
         with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as merged:
             merged.execute("PRAGMA synchronous = OFF")
-            first, *others = readable.values()
+            first, *others = paths
             with contextlib.closing(sqlite3.connect(first)) as source:
                 source.backup(merged)
             for path in others:
@@ -59,7 +70,6 @@ def merge_launch(launch_dir: Path, ranks: int, destination: Path) -> Path:
         unfinished.replace(destination)
     finally:
         unfinished.unlink(missing_ok=True)
-    return destination
 
 
 def _recover(path: Path) -> bool:

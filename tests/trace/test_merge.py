@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -138,3 +139,26 @@ def test_an_older_trace_of_that_name_is_replaced_whole(tmp_path: Path) -> None:
     merge_launch(tmp_path, 1, destination)
     with contextlib.closing(sqlite3.connect(destination)) as new:
         assert new.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'old'").fetchone() == (0,)
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_ranks_files(tmp_path: Path) -> None:
+    write_rank(tmp_path, 0)
+    write_rank(tmp_path, 1)
+    before = files_in(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))  # no file may grow beyond two pages
+    try:
+        with pytest.raises(LaunchError, match=r"cannot write the trace .*trace\.sqlite: .*: make room") as caught:
+            merge_launch(tmp_path, 2, tmp_path / "trace.sqlite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "\n" not in str(caught.value)
+    assert files_in(tmp_path) == before
+    assert read_trace(merge_launch(tmp_path, 2, tmp_path / "trace.sqlite")).ranges.start_ns.size == 2
+
+
+def test_a_destination_below_a_file_is_one_line(tmp_path: Path) -> None:
+    write_rank(tmp_path, 0)
+    (tmp_path / "traces").write_text("")
+    with pytest.raises(LaunchError, match="cannot write the trace"):
+        merge_launch(tmp_path, 1, tmp_path / "traces" / "trace.sqlite")
