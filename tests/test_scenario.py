@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine_under_test.config import Fsdp2Config
 from harness.errors import UsageError
 from harness.scenario import load_scenario, scenario_files
+from harness.scenario.model import CompareSettings, RunSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 MINIMAL = """\
@@ -94,6 +95,8 @@ def test_set_replaces_a_probe_whose_name_has_a_dot(tmp_path: Path) -> None:
         ("engin.lora_rank=16", "no section 'engin'. Did you mean 'engine'?"),
         ("run.rank=2", "no key 'rank'. Did you mean 'ranks'?"),
         ("run.ranks=0", "run.ranks = 0: expected an integer of at least 1"),
+        ("run.seed=9223372036854775808", "expected an integer from 0 to 9223372036854775807"),
+        (f"run.seed=1{'0' * 400}", "expected an integer from 0 to 9223372036854775807"),
         ("run.ranks=true", "run.ranks = True: expected an integer of at least 1"),
         ("run.ranks=1.5", "expected an integer of at least 1"),
         ("run.timeout_s=0", "expected a number above 0"),
@@ -226,3 +229,10 @@ def test_promised_scenario_is_what_its_name_says(name: str) -> None:
     assert config.optimizer_offload == ("optimizer_offload" in name)
     assert config.cpu_offload_policy == ("cpu_offload_policy" in name)
     assert config.context_switch == "when_offloaded"
+
+
+def test_the_page_beside_the_scenarios_names_every_key() -> None:
+    page = (ROOT / "scenarios" / "README.md").read_text(encoding="utf-8")
+    settings = {"run": dataclasses.fields(RunSettings), "compare": dataclasses.fields(CompareSettings)}
+    for table, known in settings.items():
+        assert [f"`{table}.{field.name}`" for field in known if f"`{table}.{field.name}`" not in page] == []

@@ -17,6 +17,9 @@ from harness.scenario.model import CompareSettings, PayloadName, Probe, RunSetti
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
+_LARGEST = 2**63 - 1
+"""Largest number of any setting: what torch takes as a seed on every device, and what the database can hold."""
+
 
 def resolve(path: Path, layer: Layer) -> Scenario:
     """Return the scenario that the merged `layer` of the file at `path` describes. Raises UsageError."""
@@ -120,6 +123,9 @@ def _checked(key: str, entry: Entry, kind: Any, metadata: Mapping[str, Any]) -> 
     at_least, above = metadata["at_least"], metadata["above"]
     limit = f" of at least {at_least:g}" if at_least is not None else f" above {above:g}" if above is not None else ""
     fits = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+    if fits and isinstance(value, int) and value > _LARGEST:
+        within = f"from {at_least:g} to" if at_least is not None else "of at most"
+        raise UsageError(f"{where}: expected {number} {within} {_LARGEST}")
     if not fits or not math.isfinite(value):
         raise UsageError(f"{where}: expected {number}{limit}")
     if (at_least is not None and value < at_least) or (above is not None and value <= above):
