@@ -12,11 +12,21 @@ from typing import Any, Final
 from harness.errors import LaunchError
 
 LOG_LINES: Final = 20
+_LINE_CHARACTERS: Final = 500
+"""Of a message or a log's line, in what is printed and stored; the whole is in the log."""
 BUILD_RAISED: Final = "build_raised"
 """Reason of a launch whose engine raised before the first step."""
 
 # One entry of the table that torchrun prints at its end, for every rank that failed.
 _TORCHRUN_ENTRY: Final = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+) \(pid: \d+\)")
+
+_TERMINATED: Final = re.compile(r"Sending process (\d+) closing signal")
+"""What torchrun prints of each rank that it ends because another one failed."""
+
+# How gloo and NCCL say that the other side's process is gone.
+_PEER_GONE: Final = re.compile(
+    r"connection (was )?closed|connection reset|broken pipe|remote process|ncclRemoteError", re.IGNORECASE
+)
 
 # What faulthandler writes of the thread that took the signal, which is the main thread.
 _INNERMOST_FRAME: Final = re.compile(r'^Current thread .*\n  File "([^"]*)"', re.MULTILINE)
@@ -85,7 +95,7 @@ def laggards(launch_dir: Path, phases: list[RankPhase]) -> list[RankPhase]:
 
 def _in_collective(log: Path) -> bool:
     """Whether the last stack dump in `log` has its main thread inside torch.distributed."""
-    found = _INNERMOST_FRAME.findall("\n".join(tail(log, 1000)))
+    found = _INNERMOST_FRAME.findall("\n".join(_last_lines(log)))
     return bool(found) and "/torch/distributed/" in found[-1]
 
 
@@ -106,11 +116,12 @@ def timed_out(launch_dir: Path, ranks: int, waited_for: str, seconds: float) -> 
     )
 
 
-def diagnose(launch_dir: Path, ranks: int) -> LaunchFailedError:
-    """Why the tree ended before it was told to: call it once the tree has ended.
+def diagnose(launch_dir: Path, ranks: int, status: int | None) -> LaunchFailedError:
+    """Why the tree ended before it was told to: call it once the tree has ended, with torchrun's exit status.
 
     When one rank dies, the others raise within milliseconds, because their collectives break. So a rank ended by a
-    signal comes first, then one that ended without saying why, then the earliest of those that raised.
+    signal comes first, then one that ended without saying why, then the earliest of those that raised. A rank that
+    ended with status 0 is no failure to torchrun; it shows by what it did not leave, see `_left_early`.
     """
     statuses = _torchrun_statuses(launch_dir / "torchrun.log")
     killed = [(rank, status) for rank, status in statuses if status < 0 and status != -signal.SIGTERM]
@@ -123,6 +134,10 @@ def diagnose(launch_dir: Path, ranks: int) -> LaunchFailedError:
         rank, status = silent[0]
         return _ended(launch_dir, ranks, rank, "rank_exited", f"exited with status {status}")
     failures = sorted(_rank_failures(launch_dir, ranks), key=lambda failure: float(failure["time_ns"]))
+    if status == 0 or (failures and _PEER_GONE.search(failures[0]["error"])):
+        left = _left_early(launch_dir, ranks)
+        if len(left) == 1:
+            return _ended(launch_dir, ranks, left[0], "rank_exited", "exited with status 0")
     if failures:
         return _raised(launch_dir, failures[0])
     log = launch_dir / "torchrun.log"
@@ -136,23 +151,48 @@ def diagnose(launch_dir: Path, ranks: int) -> LaunchFailedError:
     )
 
 
-def tail(log: Path, lines: int = LOG_LINES) -> tuple[str, ...]:
-    """The last lines of a log; empty when there is none."""
+def _left_early(launch_dir: Path, ranks: int) -> list[int]:
+    """The ranks that ended before their stop with nothing said: no failure of theirs, none in torchrun's eyes.
+
+    Those that torchrun ended because of another rank look the same, but for what it prints of them.
+    """
+    log = launch_dir / "torchrun.log"
+    terminated = {int(pid) for pid in _TERMINATED.findall("\n".join(_last_lines(log)))}
+    failed = {rank for rank, _ in _torchrun_statuses(log)} | {
+        int(failure["rank"]) for failure in _rank_failures(launch_dir, ranks)
+    }
+    return [
+        phase.rank
+        for phase in read_phases(launch_dir, ranks)
+        if phase.phase != "stop" and phase.rank not in failed and phase.pid not in terminated
+    ]
+
+
+def tail(log: Path) -> tuple[str, ...]:
+    """The last lines of a log, each cut to a length that can be shown; empty when there is none."""
+    return tuple(_bounded(line) for line in _last_lines(log)[-LOG_LINES:])
+
+
+def _bounded(line: str) -> str:
+    return line if len(line) <= _LINE_CHARACTERS else line[: _LINE_CHARACTERS - 1] + "…"
+
+
+def _last_lines(log: Path) -> list[str]:
     try:
         with log.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - 64 * 1024))
             text = file.read().decode(errors="replace")
     except OSError:
-        return ()
-    return tuple(text.splitlines()[-lines:])
+        return []
+    return text.splitlines()
 
 
 def _raised(launch_dir: Path, failure: dict[str, Any]) -> LaunchFailedError:
     rank, phase, step = failure["rank"], failure["phase"], failure["step"]
     log = launch_dir / f"rank{rank}.log"
     where = phase if step is None else f"{phase} {step}"
-    error = failure["error"].splitlines()[0]
+    error = _bounded(failure["error"].splitlines()[0])
     return LaunchFailedError(
         f"rank {rank} raised in {where}: {error} (log: {log})",
         reason=BUILD_RAISED if phase in ("start", "import", "build") else "step_raised",

@@ -152,9 +152,9 @@ class Launch:
     def _ended(self) -> LaunchFailedError:
         """The failure of a tree that ended by itself. torchrun ends the other ranks and says what it saw."""
         assert self._channel is not None
-        self._channel.wait_exit(self.request.exit_timeout_s)
+        status = self._channel.wait_exit(self.request.exit_timeout_s)
         self.kill()
-        return diagnose(self.launch_dir, self.request.ranks)
+        return diagnose(self.launch_dir, self.request.ranks, status)
 
     def _hung(self, waited_for: str, timeout_s: float) -> LaunchFailedError:
         """The failure of a launch that is late. Its ranks write their stacks to their logs before they are killed."""

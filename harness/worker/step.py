@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
 import time
 from collections.abc import Callable
@@ -37,6 +38,8 @@ class StepRunner:
         self._enter = ranges.range(names.TRAIN_MODE_ENTER if mode == "train" else names.EVAL_MODE_ENTER)
         self._exit = ranges.range(names.TRAIN_MODE_EXIT if mode == "train" else names.EVAL_MODE_EXIT)
         self._halves = hasattr(engine, "forward_backward")
+        train = "forward_backward" if self._halves else "train_batch"
+        self._returned_by = train if mode == "train" else "infer_batch"
         self._forward_backward = ranges.range(names.FORWARD_BACKWARD)
         self._optimizer_step = ranges.range(names.OPTIMIZER_STEP)
         self._train_batch = ranges.range(names.TRAIN_BATCH)
@@ -101,20 +104,28 @@ class StepRunner:
         rss_bytes, peak_rss_bytes = resident_bytes()
         return StepFigures(
             duration_ns=duration_ns,
-            loss=loss_of(output),
+            loss=loss_of(output, self._returned_by),
             tokens=None if count is None else int(count(batch)),
             peak_memory_bytes=int(torch.cuda.max_memory_allocated()) if self._cuda else peak_rss_bytes,
             rss_bytes=rss_bytes,
         )
 
 
-def loss_of(output: Any) -> float | None:
-    """Return the one figure that tells two steps' results apart: the loss, or the mean of an output that is none."""
+def loss_of(output: Any, returned_by: str) -> float | None:
+    """Return the one figure that tells two steps' results apart: the loss, or the mean of an output that is none.
+
+    None for an output in eval mode that has no such figure. A training step's loss has to: TypeError, or it would pass
+    for the same work as anything else.
+    """
     if isinstance(output, torch.Tensor):
         return float(output.detach().double().mean().item())
     if isinstance(output, dict):
-        return loss_of(output.get("loss"))
-    return float(output) if isinstance(output, int | float) else None
+        return loss_of(output.get("loss"), returned_by)
+    if output is None or (returned_by == "infer_batch" and not isinstance(output, numbers.Real)):
+        return None
+    if isinstance(output, numbers.Real):  # numpy's are, too
+        return float(output)
+    raise TypeError(f"{returned_by} returned a {type(output).__name__}; expected a float, a 0-d tensor or None")
 
 
 def resident_bytes() -> tuple[int, int]:

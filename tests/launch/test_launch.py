@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import sqlite3
@@ -17,6 +18,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.launch import Launch, LaunchFailedError, LaunchRequest
+from harness.launch.failure import diagnose
 from harness.launch.supervisor import MARK, marked_processes
 
 HERE = Path(__file__).resolve().parent
@@ -132,6 +134,7 @@ def test_a_plan_that_does_not_fit_is_refused(tmp_path: Path, socket_folders: Pat
         ("raise", "step_raised", "rank 1 raised in step 1: ArithmeticError: the loss is not finite (log: "),
         ("kill", "rank_died", "rank 1 was ended by SIGKILL (the kernel sends it, too, when memory runs out) in step 1"),
         ("exit", "rank_exited", "rank 1 exited with status 9 in step 1"),
+        ("leave", "rank_exited", "rank 1 exited with status 0 in step 1"),
         ("hang", "step_timeout", "launch hung: no step within 2 s (rank 1 in step 1)"),
     ],
 )
@@ -158,6 +161,59 @@ def test_a_step_that_fails_on_one_rank_ends_everything(
         assert range_counts(tmp_path / "launch" / f"rank{rank}.sqlite")["step"] >= 1  # what was flushed is there
     with pytest.raises(UsageError, match="has ended"):
         launch.step()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("leave", "rank 0 exited with status 0 in step 1 (log: "),
+        ("shout", f"rank 0 raised in step 1: ArithmeticError: {'x' * 482}… (log: "),
+        (
+            "text",
+            "rank 0 raised in step 0: TypeError: forward_backward returned a str; "
+            "expected a float, a 0-d tensor or None (log: ",
+        ),
+    ],
+)
+def test_a_lone_rank_that_fails_says_so_in_one_line(
+    fault: str, said: str, tmp_path: Path, socket_folders: Path
+) -> None:
+    with Launch(request(tmp_path / "launch", {"fault": fault, "on_rank": 0})) as launch:
+        launch.wait_ready()
+        if fault != "text":
+            launch.step()
+        with pytest.raises(LaunchFailedError) as caught:
+            launch.step()
+    assert str(caught.value).startswith(said)
+    assert all(len(line) <= 500 for line in caught.value.log_tail)
+    if fault == "shout":
+        assert (tmp_path / "launch" / "rank0.log").stat().st_size > 1_000_000, "the whole is in the log"
+
+
+@pytest.mark.parametrize(
+    ("error", "terminated", "rank", "reason"),
+    [
+        ("RuntimeError: gloo: Connection closed by peer", [], 1, "rank_exited"),
+        ("RuntimeError: gloo: Connection closed by peer", [1001], 0, "step_raised"),
+        ("ValueError: own fault", [], 0, "step_raised"),
+    ],
+)
+def test_a_rank_that_torchrun_ended_is_not_blamed(
+    error: str, terminated: list[int], rank: int, reason: str, tmp_path: Path
+) -> None:
+    for number in range(2):
+        (tmp_path / f"rank{number}.phase").write_text(f"{1000 + number} step 3".ljust(48))
+    failure = {"rank": 0, "phase": "step", "step": 3, "error": error, "time_ns": 1}
+    (tmp_path / "rank0.failure.json").write_text(json.dumps(failure))
+    lines = [f"W0101 api.py:1029] Sending process {pid} closing signal SIGTERM" for pid in terminated]
+    (tmp_path / "torchrun.log").write_text("\n".join(lines))
+    found = diagnose(tmp_path, 2, 1)
+    assert (found.rank, found.reason) == (rank, reason)
+
+
+def test_nobody_is_blamed_where_torchrun_itself_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "rank0.phase").write_text("1000 step 3".ljust(48))
+    assert diagnose(tmp_path, 1, 137).reason == "launcher_failed"
 
 
 @pytest.mark.slow

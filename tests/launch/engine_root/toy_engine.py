@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 import torch.distributed as dist
 
-Fault = Literal["none", "raise", "kill", "hang", "exit", "build"]
+Fault = Literal["none", "raise", "kill", "hang", "exit", "leave", "shout", "text", "build"]
 
 
 class Engine:
@@ -37,13 +37,13 @@ class Engine:
         load(self)
         yield
 
-    def forward_backward(self, batch: torch.Tensor) -> torch.Tensor:
+    def forward_backward(self, batch: torch.Tensor) -> torch.Tensor | str:
         if self.step == self.at_step and dist.get_rank() == self.on_rank:
             misbehave(self.fault)
         loss = (self.weight * batch).sum()
         torch.autograd.backward(loss)
         dist.all_reduce(self.weight.grad)
-        return loss
+        return "0.5" if self.fault == "text" else loss
 
     def optimizer_step(self) -> None:
         self.weight.grad = None
@@ -67,6 +67,10 @@ def misbehave(fault: Fault) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "exit":
         os._exit(9)
+    if fault == "leave":
+        os._exit(0)
+    if fault == "shout":
+        raise ArithmeticError("x" * 1_000_000)
     if fault == "hang":
         linger_here()
 
