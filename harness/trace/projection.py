@@ -314,7 +314,7 @@ def copy_classes(trace: Trace) -> Int64Array:
 def _inclusive_union(
     tree: _Tree, row: Int64Array, event: Int64Array, start: Int64Array, end: Int64Array, owner_id: Int64Array
 ) -> Int64Array:
-    """Per range: length of the union of the events of its pairs and of all ranges below it.
+    """Per range: length of the union of the events of its pairs and of all ranges below it, added up over owners.
 
     An event that overlaps no other one (`owner_id` says among which) adds its whole length wherever it counts, so a
     sum carried up the tree does for those; only the others are spread over all ranges around them.
@@ -331,4 +331,9 @@ def _inclusive_union(
         row, event = row[row != ROOT], event[row != ROOT]
         rows.append(row)
         events.append(event)
-    return total + union_by_range(count, np.concatenate(rows), np.concatenate(events), start, end)
+    row, event = np.concatenate(rows), np.concatenate(events)
+    # Owners run at the same time and each counts: the union is taken within one, and added up over them.
+    owners, owner = np.unique(owner_id[event], return_inverse=True)
+    keys, key = np.unique(row * max(len(owners), 1) + owner.reshape(-1), return_inverse=True)
+    unions = union_by_range(len(keys), key.reshape(-1), event, start, end)
+    return total + _scattered(np.add, keys // max(len(owners), 1), unions, count, 0)

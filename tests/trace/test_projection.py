@@ -272,3 +272,19 @@ def test_graph_launches_are_operations() -> None:
     duration_ns = operations.end_ns - operations.start_ns
     assert int(duration_ns[operations.kind == KERNEL].sum()) == 78_270
     assert int(duration_ns[operations.kind == GRAPH].sum()) == 7_811_141_695
+
+
+def test_waits_of_two_threads_count_each_even_beside_other_calls() -> None:
+    """Found by hypothesis: calls that overlap others of their thread were united over threads."""
+    one, other = THREADS[0], THREADS[1]
+    calls = [
+        (0, 1, name, tid, correlation)
+        for correlation, (name, tid) in enumerate(
+            (name, tid) for name in ("cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020") for tid in (one, other)
+        )
+    ]
+    trace = make_trace(make_ranges([(0, 2)], threads=[one]), calls=calls, operations=[])
+    nesting = nest(trace.ranges)
+    assert one & schema.GLOBAL_PID_MASK == other & schema.GLOBAL_PID_MASK
+    assert project(trace, nesting, link(trace, nesting), "process").sync_ns.tolist() == [2]
+    assert project(trace, nesting, link(trace, nesting), "thread").sync_ns.tolist() == [1]
