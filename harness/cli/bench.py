@@ -231,4 +231,5 @@ def _next_commands(result: BenchResult) -> list[str]:
     if result.trace is None:
         return [f"stepduel bench {scenario} --collector recorder"]
     compare = [f"stepduel compare {scenario} HEAD~1"] if result.run.revision else []
-    return [f"stepduel analyze {shlex.quote(str(result.trace))}", *compare]
+    # The worker's warm-up is in the trace; without the option it would count as measured.
+    return [f"stepduel analyze {shlex.quote(str(result.trace))} --warmup-steps {result.warmup_steps}", *compare]

@@ -106,7 +106,7 @@ def _method_lines(comparison: Comparison) -> list[str]:
             f"on {duel.device or 'no device'}"
         )
         lines.append(f"machine: {comparison.environment['cpu_model']}, {_conditions(comparison)}")
-    lines.append(f"stored as {duel.id}" + (f"; logs in {duel.logs}" if duel.logs else ""))
+    lines.append(f"stored as {duel.id}" + (f"; logs in {duel.logs} of the reports folder" if duel.logs else ""))
     return lines
 
 

@@ -50,6 +50,7 @@ def write_duel(comparison: Comparison, reports: Path, repo: Path, target: Path) 
         write_report(target, page)
         if reports.resolve() in target.resolve().parents:
             write_index(reports, duels.find())
+    _say_written(target)
 
 
 def write_bench(result: BenchResult, target: Path) -> None:
@@ -60,6 +61,7 @@ def write_bench(result: BenchResult, target: Path) -> None:
 
     analysis = None if result.trace is None else analyze(read_trace(result.trace), warmup_steps=result.warmup_steps)
     write_report(target, render_bench(result, analysis, folder=relative_folder(target, result.reports)))
+    _say_written(target)
 
 
 def write_analysis(found: TraceAnalysis, target: Path) -> None:
@@ -67,6 +69,7 @@ def write_analysis(found: TraceAnalysis, target: Path) -> None:
     from harness.report import render_analysis, write_report
 
     write_report(target, render_analysis(found))
+    _say_written(target)
 
 
 def write_diff(found: TraceDiff, target: Path) -> None:
@@ -74,8 +77,13 @@ def write_diff(found: TraceDiff, target: Path) -> None:
     from harness.report import render_diff, write_report
 
     write_report(target, render_diff(found))
+    _say_written(target)
 
 
 def relative_folder(target: Path, reports: Path) -> str:
     """Return the reports folder as a link from the file `target` sees it."""
     return Path(os.path.relpath(reports.resolve(), target.resolve().parent)).as_posix()
+
+
+def _say_written(target: Path) -> None:
+    click.echo(f"wrote {target}", err=True)

@@ -185,7 +185,9 @@ def _series(
     except OtavaMissingError as missing:
         changes = ()
         notes.append(str(missing))
-    pinned = [point.step_ns for point in points if baseline == point.revision and not point.dirty]
+    pinned = [
+        point.step_ns for point in points if baseline is not None and baseline == point.revision and not point.dirty
+    ]
     return Series(
         key=key,
         cpu_model=records[-1].cpu_model,

@@ -33,6 +33,8 @@ from harness.trace.raw import OPEN_END, Columns, Export, Interner
 
 _Number = TypeVar("_Number", np.int64, np.int32, np.int8)
 
+_SEES_NO_GPU: Final = "recorder"
+"""The collector whose traces never hold GPU work, so that its absence tells nothing."""
 _TIME_FIELDS: Final = ("start_ns", "end_ns")
 _ID_FIELDS: Final = ("global_pid", "global_tid", "end_global_tid")
 
@@ -52,7 +54,8 @@ def assemble(exports: Sequence[Export], interner: Interner) -> Trace:
         warnings.extend(f"rank {rank} left no readable trace" for rank in export.missing_ranks)
     if not len(ranges):
         warnings.append("no NVTX ranges in the trace: time cannot be put on ranges")
-    if not len(operations):
+    traced_gpu = any(_collector(export) != _SEES_NO_GPU for export in exports)
+    if traced_gpu and not len(operations):
         warnings.append("no GPU activity in the trace")
     return Trace(
         strings=interner.strings,
@@ -271,10 +274,16 @@ def _marked_ranks(marks: NvtxMarks, strings: Sequence[str]) -> dict[int, int]:
     return dict(zip(first_pids.tolist(), marks.payload[said][first_rows].astype(int).tolist(), strict=True))
 
 
+def _collector(export: Export) -> str:
+    """What wrote a file: it says so itself, or is nsys' own export."""
+    version = export.meta.get(schema.META_PRODUCT_VERSION)
+    return export.meta.get(schema.META_COLLECTOR, "nsys" if version else "unknown")
+
+
 def _info(exports: Sequence[Export]) -> TraceInfo:
     meta = exports[0].meta
+    collector = _collector(exports[0])
     version = meta.get(schema.META_PRODUCT_VERSION)
-    collector = meta.get(schema.META_COLLECTOR, "nsys" if version else "unknown")
     starts = [export.session_start_utc_ns for export in exports]
     return TraceInfo(
         sources=tuple(export.source for export in exports),

@@ -130,6 +130,15 @@ def test_creep_is_told_against_the_pinned_baseline(folder: Path, capsys: pytest.
     assert "was never measured" in found["notes"][0]
 
 
+def test_runs_without_a_revision_are_no_baseline_where_none_is_pinned(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for minute in range(3):
+        add_run(database(folder), f"r{minute}", 100 + minute, minute=minute, revision=None)
+    (series,) = history(capsys)["series"]
+    assert (series["creep"], series["baseline_ms"]) == (None, None)
+
+
 def test_without_otava_everything_else_is_shown(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
