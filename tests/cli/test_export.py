@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from trace_files import MS, training, write
 
 from harness.cli.__main__ import run
+from harness.trace.export import TABLES
 from harness.trace.export.perfetto import lanes_of
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
@@ -144,6 +145,34 @@ def test_one_table_as_one_file(tmp_path: Path) -> None:
     assert (tmp_path / "api.csv").read_text().count("cudaLaunchKernel") == 10
     assert run(["export", str(trace), "--to", "csv", "-o", str(tmp_path / "r.csv")]) == 0
     assert '"backward"' in (tmp_path / "r.csv").read_text()
+
+
+@pytest.mark.parametrize("to", ["csv", "parquet"])
+def test_force_replaces_its_own_files_in_a_folder_and_no_other(to: str, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "thesis.txt").write_text("precious")
+    (folder / f"ranges.{to}").write_text("old")
+    trace = training(folder / "t.sqlite")
+    before = trace.read_bytes()
+    assert run(["export", str(trace), "--to", to, "-o", str(folder), "--force"]) == 0
+    assert (folder / "notes" / "thesis.txt").read_text() == "precious"
+    assert trace.read_bytes() == before
+    assert (folder / f"ranges.{to}").read_bytes() != b"old"
+    assert {path.name for path in folder.iterdir()} == {"notes", "t.sqlite", *(f"{name}.{to}" for name in TABLES)}
+    assert [path.name for path in tmp_path.iterdir()] == ["work"]
+
+
+@pytest.mark.parametrize(("to", "output"), [("perfetto", "ranges.csv"), ("csv", "ranges.csv"), ("csv", ".")])
+def test_force_never_replaces_the_trace(
+    to: str, output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = training(tmp_path / "ranges.csv")
+    before = trace.read_bytes()
+    assert run(["export", str(trace), "--to", to, "-o", str(tmp_path / output), "--force"]) == 2
+    assert "would replace the trace" in capsys.readouterr().err
+    assert trace.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["ranges.csv"]
 
 
 def test_refuses_what_is_there_and_leaves_nothing_half_written(

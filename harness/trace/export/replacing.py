@@ -14,8 +14,9 @@ from harness.errors import UsageError
 def replacing(target: Path, *, force: bool, folder: bool) -> Iterator[Path]:
     """Yield a path to write to that becomes `target` when the block succeeds, and vanishes when it fails.
 
-    The path is an existing empty folder with `folder`, a file to be made otherwise. Raises UsageError where `target`
-    exists and `force` is not given, is of the other kind, or its folder cannot be written to.
+    The path is an existing empty folder with `folder`, a file to be made otherwise. In a folder that is there, only
+    files of the names written are replaced, one by one; it keeps whatever else it holds. Raises UsageError where
+    `target` exists and `force` is not given, is of the other kind, or its folder cannot be written to.
     """
     if target.exists() or target.is_symlink():
         if not force:
@@ -31,8 +32,11 @@ def replacing(target: Path, *, force: bool, folder: bool) -> Iterator[Path]:
                 work.mkdir()
             yield work
             if folder and target.exists():
-                target.rename(Path(private) / "old")
-            work.replace(target)
+                # Whatever else the folder holds, perhaps the trace itself, is not ours to remove.
+                for file in work.iterdir():
+                    file.replace(target / file.name)
+            else:
+                work.replace(target)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
