@@ -18,6 +18,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from harness.errors import TraceError, UsageError
 from harness.trace.export.replacing import replacing
@@ -36,6 +37,13 @@ from harness.trace.scrub_rules import (
     PATH,
     SCRUBBED,
     WATCHED_THREADS,
+)
+
+_WRITE_ERRORS: Final = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
 )
 
 
@@ -60,7 +68,7 @@ def scrub(source: Path, target: Path, *, force: bool = False) -> ScrubSummary:
     # The unscrubbed copy exists for a moment, in a folder that only its owner can enter.
     with replacing(target, force=force, folder=False) as clean:
         work = clean.with_name("copy.sqlite")
-        _copy(source, work)
+        _copy(source, work, target)
         try:
             with contextlib.closing(sqlite3.connect(work, isolation_level=None)) as connection:
                 connection.text_factory = lambda raw: raw.decode(errors="replace")
@@ -73,7 +81,7 @@ def scrub(source: Path, target: Path, *, force: bool = False) -> ScrubSummary:
     return summary
 
 
-def _copy(source: Path, work: Path) -> None:
+def _copy(source: Path, work: Path, target: Path) -> None:
     with readable_database(source) as uri:
         try:
             with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -84,6 +92,9 @@ def _copy(source: Path, work: Path) -> None:
                     )
                 connection.execute("VACUUM INTO ?", (str(work),))
         except sqlite3.DatabaseError as error:
+            # VACUUM INTO reads one file and writes another, and its error does not name either: the code tells.
+            if error.sqlite_errorcode in _WRITE_ERRORS:
+                raise UsageError(f"{target} cannot be written: {error}") from error
             raise TraceError(f"{source} cannot be read as a SQLite export: {error}") from error
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,4 +194,23 @@ def test_a_target_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pyt
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert run(["scrub", str(tmp_path / "absent.sqlite"), str(trace), "--force"]) == 2
     assert "absent.sqlite does not exist" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["t.sqlite"]
+
+
+def test_a_full_disk_is_said_of_the_copy_and_not_of_the_trace(tmp_path: Path) -> None:
+    trace = training(tmp_path / "t.sqlite")
+    # A limit on the size of files stands in for the full disk: SQLite's write fails in the same place.
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192));"
+        "from harness.cli.__main__ import run; sys.exit(run(sys.argv[1:]))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code, "scrub", str(trace), str(tmp_path / "copy.sqlite")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (out.returncode, out.stdout, out.stderr.count("\n")) == (2, "", 1)
+    assert "copy.sqlite cannot be written" in out.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["t.sqlite"]
