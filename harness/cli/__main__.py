@@ -4,7 +4,8 @@ Only the module of the command that was asked for is imported: `stepduel --help`
 pandas and matplotlib take seconds. A command is one line in `COMMANDS` and one file whose function, named as here, is a
 click command; what that function returns is the exit code (None for 0).
 
-Exit codes: 0 done, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, 130 interrupted.
+Exit codes: 0 done, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, 70 a defect of
+stepduel itself (with its traceback), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -43,6 +46,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 EXIT_INTERRUPTED: Final = 130
+EXIT_DEFECT: Final = os.EX_SOFTWARE
+"""For an error that nobody expected: Python would end with 1, which here means a regression."""
 EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a program that SIGPIPE ended: the reader went away, which is nobody's regression."""
 
@@ -67,11 +72,9 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            status = super().invoke(ctx)
-            sys.stdout.flush()
+            return super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderGoneError from error
-        return status
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -89,7 +92,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, "
-    "130 interrupted.",
+    "70 a defect of stepduel itself, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="stepduel")
 def cli() -> None:
@@ -106,19 +109,59 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every expected error has been printed as one line."""
     _interrupt_on_termination()
+    if sys.stdout is None:
+        # Closed by the caller (`>&-`): whoever does that wants the exit code only.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open as long as the process
+    status = _dispatch(arguments)
     try:
-        status = cli.main(args=arguments, prog_name="stepduel", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        _drop_stdout()
+        # Of a command that failed already, its own line says more.
+        return status or _complain(f"cannot write to standard output: {error.strerror or error}", 2)
+    return status
+
+
+def _dispatch(arguments: Sequence[str] | None) -> int:
+    try:
+        return int(cli.main(args=arguments, prog_name="stepduel", standalone_mode=False) or 0)
     except StepduelError as error:
         return _complain(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.ClickException as error:
         return _complain(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", EXIT_INTERRUPTED)
-    except ReaderGoneError:
-        # What is still buffered would raise once more when the interpreter flushes it on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, ReaderGoneError):
         return EXIT_BROKEN_PIPE
-    return int(status or 0)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        if not where and not _stdout_takes_more():
+            where = "cannot write to standard output: "
+        return _complain(f"{where}{error.strerror or error}", 2)
+    except Exception:  # shown whole: only its exit code is chosen here
+        traceback.print_exc()
+        return EXIT_DEFECT
+
+
+def _stdout_takes_more() -> bool:
+    """Whether stdout can be written to. A failed write does not say to which file it went, so this tries once more."""
+    try:
+        print(flush=True)
+    except OSError:
+        _drop_stdout()
+        return False
+    return True
+
+
+def _drop_stdout() -> None:
+    """Let what is still buffered go nowhere; it would raise once more when the interpreter flushes on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, exit_code: int) -> int:

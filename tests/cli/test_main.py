@@ -13,7 +13,7 @@ import pytest
 
 from harness.cli import __main__ as main_module
 from harness.cli.__main__ import COMMANDS, cli, run
-from harness.errors import LaunchError, StepduelError, TraceError, UsageError
+from harness.errors import LaunchError, TraceError, UsageError
 
 HEAVY = ("torch", "pandas", "matplotlib", "numpy", "scipy", "pyarrow", "sqlite_utils", "jinja2", "rich")
 
@@ -89,6 +89,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(arguments: list[str], complai
         (TraceError("t"), 2, "stepduel: t\n"),
         (LaunchError("l"), 4, "stepduel: l\n"),
         (KeyboardInterrupt(), 130, "stepduel: interrupted\n"),
+        (PermissionError(13, "Permission denied", "a/b"), 2, "stepduel: a/b: Permission denied\n"),
         (click.UsageError("u"), 2, "stepduel: u\n"),
     ],
 )
@@ -103,14 +104,45 @@ def test_each_error_has_its_exit_code(
     assert capsys.readouterr().err.splitlines()[-1] + "\n" == shown
 
 
-def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_keeps_its_traceback_and_is_no_regression(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail(**_: object) -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("surprise")
 
     monkeypatch.setattr(main_module.cli, "main", fail)
-    with pytest.raises(ZeroDivisionError):
-        run([])
-    assert not issubclass(ZeroDivisionError, StepduelError)
+    assert run([]) == 70
+    assert "Traceback" in (shown := capsys.readouterr().err)
+    assert "in fail" in shown
+    assert shown.endswith("ZeroDivisionError: surprise\n")
+    assert "70 a defect" in stepduel("--help").stdout
+
+
+@pytest.mark.parametrize("arguments", [["scenarios"], ["scenarios", "--json"], ["scenarios", "smoke"], ["--help"]])
+def test_a_full_disk_behind_stdout_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        out = subprocess.run(
+            [sys.executable, "-m", "harness.cli", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    complaint = "stepduel: cannot write to standard output: No space left on device\n"
+    assert (out.returncode, out.stderr) == (2, complaint)
+
+
+@pytest.mark.parametrize("option", ["--json", "--set=engine.note=1"])
+def test_a_closed_stdout_is_quiet(option: str) -> None:
+    command = f'exec "{sys.executable}" -m harness.cli scenarios smoke {option} >&-'
+    out = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (out.returncode, out.stderr) == (0, "")
+
+
+def test_without_a_command_the_help_is_shown_as_such() -> None:
+    bare, asked = stepduel(COLUMNS="80"), stepduel("--help", COLUMNS="80")
+    assert (bare.returncode, bare.stdout) == (2, "")
+    assert bare.stderr == asked.stdout
 
 
 def test_a_reader_that_goes_away_is_no_error_and_no_regression() -> None:
