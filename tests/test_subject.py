@@ -175,7 +175,8 @@ def test_the_users_repository_is_left_untouched(repository: Path, monkeypatch: p
     git(repository, "add", "toy_engine")
     (repository / "hook-ran").unlink(missing_ok=True)
     write(repository / "untracked.py", "")
-    os.utime(repository / "README")  # a file whose stat differs from the index tempts git to write the index anew
+    # A file whose times differ from the index, and not by a racy instant, tempts git to write the index anew.
+    os.utime(repository / "README", (1_600_000_000, 1_600_000_000))
     # As in a git hook: these would send git to the wrong place.
     monkeypatch.setenv("GIT_DIR", str(repository.parent / "elsewhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository.parent / "index"))

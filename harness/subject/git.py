@@ -15,7 +15,10 @@ from harness.errors import UsageError
 
 TIMEOUT_S = 30
 EXPORT_TIMEOUT_S = 600
-_QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false")
+_QUIET = (
+    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false"),
+    *("-c", "diff.autoRefreshIndex=false"),  # `git diff` writes the index in spite of --no-optional-locks
+)
 # Of what `git rev-parse --local-env-vars` lists: all but configuration, which may hold a needed safe.directory.
 _DROPPED = {
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
