@@ -103,7 +103,7 @@ def profile(arguments: list[str]) -> int:
     if unknown := set(options.get("--trace", "cuda,opengl,nvtx,osrt").split(",")) - TRACES - {"opengl"}:
         return refuse(f"the argument ('{unknown.pop()}') for option '--trace' is invalid")
     if MODE == "crash_at_start":
-        print("FATAL ERROR: /build/agents/work/QuadD/Common: RuntimeException", file=sys.stderr, flush=True)
+        print("FATAL ERROR: /build/agents/QuadD/Common: RuntimeException", file=sys.stderr, flush=True)
         os.abort()
     with tempfile.TemporaryDirectory(prefix="nsys-double-") as folder:
         records = Path(folder)
