@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sqlite3
@@ -17,7 +18,7 @@ import psutil
 import pytest
 
 from harness.errors import UsageError
-from harness.launch import Launch, LaunchFailedError, LaunchRequest
+from harness.launch import Launch, LaunchFailedError, LaunchRequest, supervisor
 from harness.launch.failure import diagnose
 from harness.launch.supervisor import MARK, marked_processes
 
@@ -292,8 +293,7 @@ def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal
     launch_id, socket_path = harness.stdout.readline().split()
     assert len(processes_of(launch_id)) >= 4  # supervisor, torchrun, rank, helper
     harness.send_signal(number)
-    harness.wait(20)
-    said = harness.stderr.read()
+    _, said = harness.communicate(timeout=20)
     deadline = time.monotonic() + 10
     while processes_of(launch_id) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -302,8 +302,28 @@ def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal
     if number == signal.SIGINT:
         assert said.rstrip().endswith("KeyboardInterrupt")
     assert not Path(socket_path).parent.exists()
-    harness.stdout.close()
-    harness.stderr.close()
+
+
+def test_the_folder_goes_with_the_harness_even_when_the_tree_ends_first(tmp_path: Path) -> None:
+    """The tree's end is seen by another thread, which must not end the supervisor before the folder is removed."""
+    folder = tmp_path / "private"
+    folder.mkdir()
+    slow_removal = (
+        "import runpy, shutil, sys, time\n"
+        "remove = shutil.rmtree\n"
+        "shutil.rmtree = lambda *args, **options: (time.sleep(1), remove(*args, **options))\n"
+        "runpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
+    )
+    argv = [sys.executable, "-c", slow_removal, supervisor.__file__, "folder-test", str(folder), "sleep", "60"]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, MARK: "folder-test"})
+    deadline = time.monotonic() + 10
+    while len(processes_of("folder-test")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process.stdin is not None
+    process.stdin.close()  # as the harness' death does
+    process.wait(20)
+    assert processes_of("folder-test") == []
+    assert not folder.exists()
 
 
 def test_a_process_that_left_its_session_and_dropped_its_mark_is_found_and_killed(tmp_path: Path) -> None:
