@@ -17,6 +17,7 @@ from typing import Final, Literal
 import psutil
 
 from harness.conditions import ROOT, Conditions, ask_nvidia_smi, between, clock_mhz, read_text, snapshot
+from harness.metrics import percent
 
 SAMPLE_S: Final = 1.0
 BUSY_SHARE: Final = 0.1
@@ -59,7 +60,7 @@ def load(conditions: Conditions, busiest: Sequence[str]) -> Remark:
     """Whether other processes want the processors."""
     if conditions.busy_share is None:
         return Remark(topic="load", level="unknown", seen=f"load average {conditions.load_average:.2f}")
-    seen = f"processors {conditions.busy_share:.0%} busy, load average {conditions.load_average:.2f}"
+    seen = f"processors {percent(conditions.busy_share)} busy, load average {conditions.load_average:.2f}"
     if conditions.busy_share <= BUSY_SHARE:
         return Remark(topic="load", level="fine", seen=seen)
     names = f" ({', '.join(busiest)})" if busiest else ""
@@ -70,7 +71,7 @@ def steal(conditions: Conditions) -> Remark:
     """Whether the hypervisor gives our time to other guests."""
     if conditions.steal_share is None:
         return Remark(topic="steal", level="unknown", seen="the kernel does not tell stolen time")
-    seen = f"{conditions.steal_share:.1%} of the time is stolen by other guests"
+    seen = f"{percent(conditions.steal_share)} of the time is stolen by other guests"
     if conditions.steal_share <= STEAL_SHARE:
         return Remark(topic="steal", level="fine", seen=seen)
     return Remark(topic="steal", level="warning", seen=seen, advice="use a dedicated machine, or more launch pairs")
@@ -147,7 +148,7 @@ def _busiest(sample_s: float) -> list[str]:
         spent = _cpu_s(process) - first.get(process.pid, 0.0)
         if process.pid != os.getpid() and spent > 0.1 * sample_s:
             try:
-                used.append((spent, f"{process.name()} {process.pid} at {spent / sample_s:.0%}"))
+                used.append((spent, f"{process.name()} {process.pid} at {percent(spent / sample_s)}"))
             except psutil.Error:
                 continue
     return [text for _, text in sorted(used, reverse=True)[:_BUSIEST]]

@@ -12,9 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.metrics import percent
 from harness.stats.history import VariancePrior
 from harness.stats.paired import PairDifference, Problem, StepPairs, UnusableError, pair_difference
-from harness.stats.sequential import Look, Outcome, Rule, pairs_to_decide, replay
+from harness.stats.sequential import DEFAULT_LOOKS, Look, Outcome, Rule, pairs_to_decide, replay
+
+USELESS_EFFECT = 1.0
+"""A slowdown that can be seen only from here on, a doubling, is as good as none: no figure is told."""
 
 
 class State(StrEnum):
@@ -92,8 +96,13 @@ class Verdict:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
         if self.detectable_effect is not None:
-            parts.append(f"(can see ≥ {self.detectable_effect * 100:.1f} %)")
+            parts.append(f"(can see {sight_text(self.detectable_effect)})")
         return "  ".join(parts)
+
+
+def sight_text(detectable_effect: float) -> str:
+    """Return what a duel can see, a fraction, in words: `≥ 1.6 %`, or `nothing useful`."""
+    return "nothing useful" if detectable_effect >= USELESS_EFFECT else f"≥ {percent(detectable_effect)}"
 
 
 def decide(
@@ -159,13 +168,18 @@ def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: in
     if last.pairs < planned:
         step = f"{made} of {planned} planned launch pairs made: go on with --resume"
         return _with_numbers(State.UNDECIDED, Reason.MORE_PAIRS, looks, judged, step)
-    spread = f"launch pairs scatter by {math.sqrt(last.variance):.1%}"
+    spread = f"launch pairs scatter by {percent(math.sqrt(last.variance))}"
     enough = pairs_to_decide(last, rule)
     noisy = (last.high - last.low) / 2 > max(last.margin, last.smallest_effect)
-    if enough is None:
+    if planned < DEFAULT_LOOKS[0]:  # their own scatter is hardly known, so neither is how many more would do
+        step = f"{planned} launch pairs can see nothing useful: make {DEFAULT_LOOKS[0]} at least (--pairs)"
+    elif enough is None:
         step = f"{spread} around a difference on a limit: choose another margin or smallest effect"
     elif noisy:
-        step = f"{spread}: quieten the machine (stepduel doctor), or make {enough} pairs (--pairs {enough})"
+        step = (
+            f"{spread}: about {enough} pairs would settle a difference like this (--pairs {enough}), "
+            "fewer on a quieter machine (stepduel doctor)"
+        )
     else:
         step = f"the difference is close to a limit: about {enough} pairs would settle it (--pairs {enough})"
     reason = Reason.TOO_NOISY if noisy else Reason.BETWEEN_LIMITS

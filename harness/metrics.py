@@ -38,6 +38,11 @@ def count_text(count: float) -> str:
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
 
 
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """Return `1 step`, `3 steps`, `1,204 steps`."""
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """One thing that is measured. `better` says which direction an improvement has."""

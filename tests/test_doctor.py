@@ -83,7 +83,7 @@ def test_a_busy_process_is_named() -> None:
     finally:
         spinner.kill()
         spinner.wait()
-    busy = float(seen.partition("%")[0].rpartition(" ")[2])
+    busy = float(seen.partition(" %")[0].rpartition(" ")[2])
     assert busy >= 100 / (os.cpu_count() or 1) / 4
     if "(" in seen:  # another process may have taken the processor from it, on a machine that is busier still
         assert " at " in seen

@@ -13,6 +13,7 @@ from harness.comparison import compare_stored
 from harness.duel import RESULTS, known_noise, same_code_duels
 from harness.environment import read_environment
 from harness.gate import State
+from harness.metrics import percent, plural
 from harness.stats.history import MIN_DUELS, instrument_p
 from harness.stats.sequential import Rule
 from harness.store import Duels, Store
@@ -31,13 +32,14 @@ def print_history(reports: Path, scenario_hash: str) -> None:
     alarms, judged = states[State.SLOWER] + states[State.FASTER], sum(states.values()) - states[State.INVALID]
     counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
     say = stdout_console().print
-    say(Text(f"{len(records)} same-code duels on this machine: {counts or 'none completed'}"), soft_wrap=True)
+    say(Text(f"{plural(len(records), 'same-code duel')} on this machine: {counts or 'none completed'}"), soft_wrap=True)
     if known.spread is not None:
         lent = (
             f"; they lend {known.prior.dof:.1f} degrees of freedom"
             if known.prior
             else f"; {MIN_DUELS} are needed before they lend degrees of freedom"
         )
-        say(Text(f"launch pairs scatter by {known.spread:.2%}{lent}"), soft_wrap=True)
+        say(Text(f"launch pairs scatter by {percent(known.spread)}{lent}"), soft_wrap=True)
     if judged and instrument_p(alarms, judged, 2 * Rule().alpha) < BROKEN_P:
-        say(Text(f"{alarms} false alarms are too many: do not trust verdicts here", style="bold red"), soft_wrap=True)
+        warning = f"{plural(alarms, 'false alarm')} of {judged} are too many: do not trust verdicts here"
+        say(Text(warning, style="bold red"), soft_wrap=True)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from harness import names
-from harness.cli.output import clean, stdout_console
+from harness.cli.output import clean, print_wrapped, stdout_console
 from harness.cli.trace_tables import WIDE, milliseconds, print_table, signed_milliseconds
 from harness.comparison import Comparison, RangePart
 from harness.gate import State
-from harness.metrics import bytes_text, percent
+from harness.metrics import bytes_text, percent, plural
 
 STYLES = {
     State.SLOWER: "bold red",
@@ -30,18 +30,19 @@ def print_comparison(comparison: Comparison) -> None:
     _say(f"{duel.scenario}  base: {comparison.base.label}   head: {comparison.head.label}")
     _say(verdict.line, STYLES[verdict.state])
     if verdict.detail is not None and verdict.ratio is not None:
-        _say(f"  {verdict.detail}")
+        print_wrapped(f"  {verdict.detail}", indent="    ")
     if verdict.next_step is not None:
-        _say(f"  next: {verdict.next_step}")
+        print_wrapped(f"  next: {verdict.next_step}", indent="    ")
     if comparison.ranges:
         _print_parts(comparison)
-    _say(_same_work_line(comparison))
+    print_wrapped(_same_work_line(comparison))
     if comparison.memory is not None:
         memory = comparison.memory
         mark = f"  above the limit of {bytes_text(memory.limit_bytes)}" if memory.exceeded else ""
-        _say(f"peak memory: base {bytes_text(memory.base_peak_bytes)}, head {bytes_text(memory.head_peak_bytes)}{mark}")
+        base, head = bytes_text(memory.base_peak_bytes), bytes_text(memory.head_peak_bytes)
+        print_wrapped(f"peak memory: base {base}, head {head}{mark}")
     for line in _method_lines(comparison):
-        _say(line, "dim")
+        print_wrapped(line, "dim")
 
 
 def _say(text: str, style: str = "") -> None:
@@ -75,7 +76,7 @@ def _row(name: str, parts: Sequence[RangePart], whole_ns: float) -> tuple[str, .
     interval = ""
     if single is not None and single.ci_ns is not None:
         interval = f"[{signed_milliseconds(single.ci_ns[0])}, {signed_milliseconds(single.ci_ns[1])}]"
-    share = f"{delta_ns / whole_ns:.1%}" if whole_ns else ""
+    share = percent(delta_ns / whole_ns) if whole_ns else ""
     return name, milliseconds(base_ns), milliseconds(head_ns), f"{signed_milliseconds(delta_ns)}{mark}", interval, share
 
 
@@ -86,24 +87,23 @@ def _same_work_line(comparison: Comparison) -> str:
     if work.parting is not None:
         return f"same work: NO, {work.parting.detail}"
     if not work.max_abs_diff:
-        return f"same work: losses identical over {work.steps_compared} steps"
-    limit = f"within the tolerance of {work.tolerance:g} over {work.steps_compared} steps"
+        return f"same work: losses identical over {plural(work.steps_compared, 'step')}"
+    limit = f"within the tolerance of {work.tolerance:g} over {plural(work.steps_compared, 'step')}"
     return f"same work: losses differ by at most {work.max_abs_diff:.3g}, {limit}"
 
 
 def _method_lines(comparison: Comparison) -> list[str]:
     duel, rule, pairs = comparison.duel, comparison.rule, comparison.pairs
-    looks = ", ".join(map(str, rule.looks))
-    lines = [
-        f"rule: looks at {looks} launch pairs, α = {rule.alpha:g} over all; slower or faster from "
-        f"{percent(rule.min_effect)}, same within ±{percent(rule.margin)}"
-        + (f"; variance lent by {comparison.prior.duels} same-code duels" if comparison.prior else ""),
-    ]
+    looks = f"{'looks' if len(rule.looks) > 1 else 'one look'} at {', '.join(map(str, rule.looks))} launch pairs"
+    effects = f"slower or faster from {percent(rule.min_effect)}, same within ±{percent(rule.margin)}"
+    level = f"; interval of {100 * comparison.ci_level:.3g} %" if comparison.verdict.ci else ""
+    lent = f"; variance lent by {plural(comparison.prior.duels, 'same-code duel')}" if comparison.prior else ""
+    lines = [f"rule: {looks}, α = {rule.alpha:g} over all; {effects}{level}{lent}"]
     if pairs:
         lines.append(
-            f"made: {len(pairs)} launch pairs x {duel.steps or 0} steps after {duel.warmup_steps} of warm-up, "
-            f"{_order(comparison)}, collector {duel.collector}, {duel.ranks} rank{'s' if duel.ranks > 1 else ''} "
-            f"on {duel.device or 'no device'}"
+            f"made: {plural(len(pairs), 'launch pair')} x {duel.steps or 0} steps "
+            f"after {duel.warmup_steps} of warm-up, {_order(comparison)}, "
+            f"collector {duel.collector}, {plural(duel.ranks, 'rank')} on {duel.device or 'no device'}"
         )
         lines.append(f"machine: {comparison.environment['cpu_model']}, {_conditions(comparison)}")
     lines.append(f"stored as {duel.id}" + (f"; logs in {duel.logs} of the reports folder" if duel.logs else ""))
@@ -129,5 +129,5 @@ def _conditions(comparison: Comparison) -> str:
         parts.append(f"clock {min(clocks):,.0f} to {max(clocks):,.0f} MHz")
     throttled = [row["throttled"] for row in known if row["throttled"]]
     if throttled:
-        parts.append(f"throttled {sum(throttled)} times")
+        parts.append(f"throttled {plural(sum(throttled), 'time')}")
     return ", ".join(parts)

@@ -70,8 +70,11 @@ def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
 
 
 def _sight_line(seen: dict[str, Any]) -> str:
-    first, last = f"{seen['first_look']:.1%}", f"{seen['last_look']:.1%}"
-    pairs = f"{seen['looks'][0]} launch pairs see ≥ {first}, {seen['looks'][-1]} see ≥ {last}"
+    from harness.gate import sight_text
+    from harness.metrics import plural
+
+    first, last = sight_text(seen["first_look"]), sight_text(seen["last_look"])
+    pairs = f"{seen['looks'][0]} launch pairs see {first}, {seen['looks'][-1]} see {last}"
     if seen["same_code_duels"]:
-        return f"{seen['scenario']}: {pairs} (from {seen['same_code_duels']} same-code duels here)"
+        return f"{seen['scenario']}: {pairs} (from {plural(seen['same_code_duels'], 'same-code duel')} here)"
     return f"{seen['scenario']}: {pairs} on a typical machine; `stepduel aa {seen['scenario']}` measures this one"

@@ -17,9 +17,15 @@ from rich.text import Text
 from harness.cli.output import clean, stderr_console
 from harness.comparison import Comparison
 from harness.duel import Sight
-from harness.gate import Reason
-from harness.metrics import percent
+from harness.gate import Reason, sight_text
+from harness.metrics import percent, plural
 from harness.stats.paired import mean_interval
+from harness.stats.sequential import DEFAULT_LOOKS
+
+LEVEL = 0.95
+"""Of the interval that the running estimate is shown with."""
+FEWEST_PAIRS = DEFAULT_LOOKS[0]
+"""However quiet the warm-up was, fewer launch pairs are not advised."""
 
 
 class TerminalProgress:
@@ -40,7 +46,11 @@ class TerminalProgress:
 
     def resumed(self, pairs: int, duel_id: str) -> None:
         """Say that stored launch pairs are being used."""
-        self._line(f"going on with {duel_id}: {pairs} launch pairs are stored")
+        self._line(f"going on with {duel_id}: {plural(pairs, 'launch pair')} stored")
+
+    def nothing_to_resume(self) -> None:
+        """Say that this is a new duel, although one was to be gone on with."""
+        self._line("--resume: no unfinished duel of this code, scenario and machine is stored; a new one begins")
 
     def starting(self, pair: int, most_pairs: int) -> None:
         """A launch pair is being started."""
@@ -48,13 +58,19 @@ class TerminalProgress:
 
     def told(self, sight: Sight, first_look: int, last_look: int, margin: float, steps: int) -> None:
         """Say before measuring what this duel can see."""
-        self._line(
-            f"{steps} steps a launch: can see ≥ {percent(sight.first_look)} with {first_look} launch pairs, "
-            f"≥ {percent(sight.last_look)} with {last_look} (from {sight.source})"
+        seen = (
+            f"{steps} steps a launch: can see {sight_text(sight.first_look)} with {plural(first_look, 'launch pair')}"
         )
+        if last_look != first_look:
+            seen += f", {sight_text(sight.last_look)} with {last_look}"
+        self._line(f"{seen} (from {sight.source})")
         if sight.last_look > margin:
-            more = f"about {sight.pairs_needed} pairs (--pairs)" if sight.pairs_needed else "no number of pairs"
-            self._line(f"that is more than the margin of {percent(margin)}: {more} would see it; try stepduel doctor")
+            wanted = f"to see the margin of {percent(margin)}"
+            if sight.pairs_needed:
+                number = max(sight.pairs_needed, FEWEST_PAIRS)
+                self._line(f"{wanted} would take about {number} pairs (--pairs {number}), or a quieter machine")
+            else:
+                self._line(f"no number of pairs is enough {wanted} here: stepduel doctor says what disturbs")
 
     def stepped(self, pair: int, done: int, steps: int) -> None:
         """Both sides have made one more step; `done` below 1 is warm-up."""
@@ -94,15 +110,18 @@ class TerminalProgress:
 
 
 def _running(comparison: Comparison) -> str:
-    """The estimate from all launch pairs so far with its 95 % interval, whether or not a look is due."""
+    """The estimate from all launch pairs so far with an interval, whether or not a look is due.
+
+    It only tells how things go; a verdict rests on looks, whose intervals are wider because there are several.
+    """
     logs = np.log([[pair.ratio] for pair in comparison.pairs if pair.ratio is not None])
     if not len(logs):
         return "nothing"
     estimate = f"{100 * math.expm1(logs.mean()):+.1f} %"
-    low, high, _ = mean_interval(logs, 0.95)
+    low, high, _ = mean_interval(logs, LEVEL)
     if math.isnan(low[0]):
         return estimate
-    return f"{estimate} [{100 * math.expm1(low[0]):+.1f}, {100 * math.expm1(high[0]):+.1f}]"
+    return f"{estimate} [{100 * math.expm1(low[0]):+.1f}, {100 * math.expm1(high[0]):+.1f}] at {LEVEL * 100:g} %"
 
 
 def _seconds(seconds: float) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from rich.console import Console
+from rich.text import Text
 
 from harness.names import PATH_SEPARATOR
 from harness.visible import visible
@@ -41,6 +43,18 @@ def stderr_console() -> Console:
 def clean(text: str) -> str:
     """Return `text` with everything that a terminal would obey, or not show, written as an escape instead."""
     return visible(text)
+
+
+def print_wrapped(text: str, style: str = "", *, indent: str = "  ") -> None:
+    """Print a line, wrapped between words to the terminal (80 columns in a pipe); what follows the first is indented.
+
+    Words are never broken: ids, paths and commands stay whole, so that they can be copied.
+    """
+    console = stdout_console()
+    lines = textwrap.wrap(
+        clean(text), console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
 
 
 def tree_labels(paths: Sequence[str]) -> list[str]:

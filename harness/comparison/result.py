@@ -12,6 +12,9 @@ from harness.stats.history import VariancePrior
 from harness.stats.sequential import Rule
 from harness.store import DuelRecord
 
+LEAST_SHARE_OF_CHANGE = 0.05
+LEAST_SHARE_OF_EFFECT = 0.1
+"""A part matters from this share of the whole difference on, and of the smallest effect that the rule asks about."""
 EXIT_SLOWER = 1
 EXIT_NO_VERDICT = 3
 
@@ -104,6 +107,23 @@ class Comparison:
     same_work: SameWork
     memory: Memory | None
     pairs: tuple[Pair, ...]
+
+    @property
+    def ci_level(self) -> float:
+        """Confidence of the interval that the verdict rests on: 0.9 for `same`, 0.995 with four looks otherwise."""
+        rule = self.rule
+        return 2 * rule.pass_level - 1 if self.verdict.state is State.SAME else 1 - 2 * rule.level
+
+    @property
+    def moved(self) -> tuple[RangePart, ...]:
+        """The parts that moved beyond chance and by an amount that matters, largest first.
+
+        A part measured well enough is significant however small; what a person should look at is not.
+        """
+        whole_ns = abs(sum(part.delta_ns for part in self.ranges))
+        effect_ns = self.rule.min_effect * (self.base.step_ns or 0.0)
+        least_ns = max(LEAST_SHARE_OF_CHANGE * whole_ns, LEAST_SHARE_OF_EFFECT * effect_ns)
+        return tuple(part for part in self.ranges if part.significant and abs(part.delta_ns) >= max(least_ns, 1))
 
     def exit_code(self, *, slower_fails: bool = False) -> int:
         """Return 3 where there is no verdict, 1 for `slower` if that is asked for, and 0 otherwise."""

@@ -14,6 +14,9 @@ class Progress(Protocol):
     def resumed(self, pairs: int, duel_id: str) -> None:
         """Stored launch pairs are used."""
 
+    def nothing_to_resume(self) -> None:
+        """`--resume` found no unfinished duel of this code, scenario and machine: a new one starts."""
+
     def starting(self, pair: int, most_pairs: int) -> None:
         """A launch pair is being started."""
 

@@ -77,6 +77,8 @@ class _Duel:
         if stored is not None:
             self._adopt(stored)
             return
+        if resume:
+            self._progress.nothing_to_resume()
         self._id = new_run_id()
         record = DuelRecord(
             id=self._id,

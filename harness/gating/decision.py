@@ -136,7 +136,7 @@ def _judgement(outcome: Outcome, adjusted_p: float, policy: Policy) -> Judgement
         )
     result, detail = _decided(contest, comparison, adjusted_p, policy)
     tested = comparison.verdict.p is not None
-    grown = [part for part in comparison.ranges if part.significant and part.delta_ns > 0]
+    grown = [part for part in comparison.moved if part.delta_ns > 0]
     return Judgement(
         contest=contest,
         comparison=comparison,

@@ -98,8 +98,8 @@ def _details(judgement: Judgement, pages: Mapping[str, str]) -> Iterable[str]:
 
 
 def _ranges(comparison: Comparison) -> Iterable[str]:
-    """What moved: the significant ranges, those that cost most first."""
-    moved = [part for part in comparison.ranges if part.significant and part.delta_ns]
+    """What moved beyond chance and by an amount that matters, largest first."""
+    moved = comparison.moved
     if not moved:
         return
     yield ""

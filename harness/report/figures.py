@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.metrics import bytes_text, milliseconds
+from harness.metrics import plural as plural
 
 MINUS = "−"
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -39,8 +40,3 @@ def signed(magnitude: str, value: float) -> str:
 def direction(value: float) -> str:
     """Return the palette's role for a difference of times: `slower` above zero, `faster` below."""
     return "slower" if value > 0 else "faster"
-
-
-def plural(count: int, noun: str, many: str | None = None) -> str:
-    """Return `1 step`, `3 steps`, `1,204 steps`."""
-    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"

@@ -137,7 +137,7 @@ def look(pairs: Sequence[PairDifference], rule: Rule, prior: VariancePrior | Non
     if not observed > SMALLEST_SPREAD**2:
         raise UnusableError(
             Problem.ZERO_VARIANCE,
-            f"all {count} launch pairs differ by exactly {math.expm1(d[0]):+.3%}; real timings scatter",
+            f"all {count} launch pairs differ by exactly {math.expm1(d[0]) * 100:+.3f} %; real timings scatter",
         )
     variance, dof = prior.pooled(observed, count) if prior else (observed, count - 1.0)
     mean, error = float(np.mean(d)), math.sqrt(variance / count)

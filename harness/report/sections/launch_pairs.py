@@ -22,7 +22,8 @@ NONE: Final = "–"
 
 TEMPLATE: Final = """
 <p>A launch pair starts both sides afresh and steps them in turn. It counts once, with the median over its step pairs of
-head/base; the verdict rests on how these agree.</p>
+head/base; the verdict rests on how these agree. Base and head in the table are medians of their own, each over all
+steps of its side, so their ratio is near the difference and need not be equal to it.</p>
 {% if plots %}
 {{ m.figure(plots, caption) }}
 {% endif %}

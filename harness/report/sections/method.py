@@ -8,6 +8,7 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.comparison import Comparison
+from harness.gate import sight_text
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
@@ -107,13 +108,14 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     duel, verdict, work = comparison.duel, comparison.verdict, comparison.same_work
     first, whole = sum(pair.base_first for pair in comparison.pairs), sum(pair.steps for pair in comparison.pairs)
     turns = "launches in turn (blocks)" if duel.interleave == "blocks" else "steps in turn, a coin for each step pair"
-    told = "nothing" if duel.detectable_effect is None else f"≥ {percent(duel.detectable_effect)} at the first look"
+    told = "nothing" if duel.detectable_effect is None else f"{sight_text(duel.detectable_effect)} at the first look"
+    pairs = figures.plural(len(comparison.pairs), "pair")
     largest = "none" if work.max_abs_diff is None else f"{work.max_abs_diff:g}"
     return [
         ("verdict", verdict.line),
         ("reason code", verdict.reason.value),
         ("order", f"{turns}; base first in {first} of {whole} step pairs; seed {duel.seed}"),
-        ("launches", f"{len(comparison.pairs)} pairs of {duel.steps or 0} steps after {duel.warmup_steps} of warm-up"),
+        ("launches", f"{pairs} of {duel.steps or 0} steps after {duel.warmup_steps} of warm-up"),
         ("collector while timing", duel.collector),
         ("told before measuring", told),
         ("losses", f"{work.steps_compared} compared, tolerance {work.tolerance:g}, largest difference {largest}"),

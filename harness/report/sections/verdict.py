@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from harness.comparison import Comparison, RangePart, SameWork
-from harness.gate import Reason, State, Verdict
+from harness.gate import Reason, State, Verdict, sight_text
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
@@ -97,7 +98,7 @@ TEMPLATE: Final = """
 def section(comparison: Comparison) -> Section:
     """Return the first screen of a comparison."""
     verdict = comparison.verdict
-    moved = [part for part in comparison.ranges if part.significant and part.delta_ns][:MOST_MOVED]
+    moved = comparison.moved[:MOST_MOVED]
     return Section(
         anchor="verdict",
         title="Verdict",
@@ -108,7 +109,7 @@ def section(comparison: Comparison) -> Section:
             state=verdict.state.value,
             sentence=sentence(verdict),
             explanation=explanation(comparison),
-            level=level(comparison),
+            level=f"{comparison.ci_level * 100:.3g} %",
             p=f"<{figures.NO_BREAK}0.0001"
             if verdict.p is not None and verdict.p < 0.0001
             else f"={figures.NO_BREAK}{verdict.p or 0:.2g}",
@@ -160,13 +161,6 @@ def explanation(comparison: Comparison) -> str:
             )
 
 
-def level(comparison: Comparison) -> str:
-    """Return the confidence of the interval that the state rests on."""
-    rule = comparison.rule
-    share = 2 * rule.pass_level - 1 if comparison.verdict.state is State.SAME else 1 - 2 * rule.level
-    return f"{share * 100:.3g} %"
-
-
 def _strip(comparison: Comparison) -> dict[str, object] | None:
     """Positions of the interval on a scale around zero that also shows the margin, in percent of its width."""
     verdict, margin = comparison.verdict, comparison.rule.margin
@@ -194,13 +188,13 @@ def _strip(comparison: Comparison) -> dict[str, object] | None:
     }
 
 
-def _moved_note(comparison: Comparison, moved: list[RangePart]) -> str:
+def _moved_note(comparison: Comparison, moved: Sequence[RangePart]) -> str:
     if not comparison.ranges:
         return "Nothing was traced."
     if not moved:
-        return "No range moved beyond its noise."
+        return "No range moved beyond its noise by an amount that matters."
     whole = sum(part.delta_ns for part in comparison.ranges)
-    count = sum(part.significant for part in comparison.ranges)
+    count = len(comparison.moved)
     more = f"; {figures.plural(count - len(moved), 'more range')} moved" if count > len(moved) else ""
     return f"of {figures.signed_ms(whole)} ms in the whole step{more}"
 
@@ -219,13 +213,11 @@ def _work(work: SameWork) -> dict[str, str]:
 
 def _seen(comparison: Comparison) -> dict[str, str]:
     verdict, told = comparison.verdict, comparison.duel.detectable_effect
-    before = f"told before measuring: {percent(told)}" if told is not None else "nothing was told before measuring"
+    before = f"told before measuring: {sight_text(told)}" if told is not None else "nothing was told before measuring"
     if verdict.detectable_effect is None:
-        return {"value": "nothing yet" if told is None else f"≥ {percent(told)}", "detail": before}
-    return {
-        "value": f"≥ {percent(verdict.detectable_effect)}",
-        "detail": f"slowdowns, four times in five; {before}",
-    }
+        return {"value": "nothing yet" if told is None else sight_text(told), "detail": before}
+    value = sight_text(verdict.detectable_effect)
+    return {"value": value, "detail": f"{'slowdowns, four times in five; ' if value[:1] == '≥' else ''}{before}"}
 
 
 def _memory_detail(comparison: Comparison) -> str:
