@@ -7,6 +7,7 @@ which it starts; a GPU operation to the row in which it was launched.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -16,7 +17,8 @@ import numpy as np
 from harness.analysis.intervals import Intervals, complement, intersection, subtraction, union
 from harness.analysis.step_finder import TRUNCATED, WARM_UP, Steps
 from harness.trace import schema
-from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace
+from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace, rows_by_process
+from harness.trace.naming import call_name, used_names
 from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, path_table
 
 NONE: Final = ROOT
@@ -56,15 +58,12 @@ class Capture:
 
     # ---- steps -----------------------------------------------------------------------------------------------------
 
-    def row_of(self, times_ns: Int64Array, global_ids: Int64Array) -> Int64Array:
-        """The row in which each time falls, by process; -1 where it falls in none."""
+    def row_of(self, times_ns: Int64Array, by_process: Mapping[int, Int64Array]) -> Int64Array:
+        """The row in which each time falls; `by_process` says which are whose. -1 where it falls in none."""
         found = np.full(len(times_ns), NONE, dtype=np.int64)
-        pids = global_ids & schema.GLOBAL_PID_MASK
-        row_pids = self.steps.global_tid & schema.GLOBAL_PID_MASK
-        for pid in np.unique(row_pids).tolist():
-            own = np.flatnonzero(row_pids == pid)
+        for pid, own in rows_by_process(self.steps.global_tid).items():
             own = own[np.argsort(self.steps.start_ns[own], kind="stable")]
-            events = np.flatnonzero(pids == pid)
+            events = by_process.get(pid, own[:0])
             at = np.searchsorted(self.steps.start_ns[own], times_ns[events], side="right") - 1
             row = own[np.maximum(at, 0)]
             inside = (at >= 0) & (times_ns[events] < self.steps.end_ns[row])
@@ -103,19 +102,28 @@ class Capture:
 
     @cached_property
     def range_row(self) -> Int64Array:
-        return self.row_of(self.trace.ranges.start_ns, self.trace.ranges.global_tid)
+        return self.row_of(self.trace.ranges.start_ns, rows_by_process(self.trace.ranges.global_tid))
 
     @cached_property
     def api_row(self) -> Int64Array:
-        return self.row_of(self.trace.api.start_ns, self.trace.api.global_tid)
+        return self.row_of(self.trace.api.start_ns, self.trace.api.by_process)
 
     @cached_property
     def op_row(self) -> Int64Array:
-        operations = self.trace.operations
         launched = self.op_call != NONE
-        times = operations.start_ns.copy()
-        times[launched] = self.trace.api.start_ns[self.op_call[launched]]
-        return self.row_of(times, operations.global_pid)
+        if bool(launched.all()):
+            return self.api_row[self.op_call]
+        rows = self.row_of(self.trace.operations.start_ns, self.trace.operations.by_process)
+        rows[launched] = self.api_row[self.op_call[launched]]
+        return rows
+
+    @cached_property
+    def last_launch_ns(self) -> Int64Array:
+        """Per row: when the last call that launched GPU work in it began; the least int64 where none did."""
+        last = np.full(len(self.steps), np.iinfo(np.int64).min)
+        calls = self.op_call[(self.op_call != NONE) & (self.op_row != NONE)]
+        np.maximum.at(last, self.api_row[calls], self.trace.api.start_ns[calls])
+        return last
 
     @cached_property
     def row_threads(self) -> Int64Array:
@@ -181,14 +189,21 @@ class Capture:
     @cached_property
     def communication(self) -> BoolArray:
         """Per GPU operation: whether it is a collective's kernel (NCCL, and RCCL which keeps its names)."""
-        ids = [index for index, text in enumerate(self.trace.strings) if "nccl" in text[:400].lower()]
         operations = self.trace.operations
+        kernels = used_names(self.trace.strings, operations.name_id)
+        ids = [name_id for name_id, name in kernels.items() if "nccl" in name[:400].lower()]
         found: BoolArray = (operations.kind == KERNEL) & np.isin(operations.name_id, np.array(ids, dtype=np.int64))
         return found
 
     @cached_property
+    def api_names(self) -> dict[int, str]:
+        """Names of the API calls as they are documented, by name index."""
+        used = used_names(self.trace.strings, self.trace.api.name_id)
+        return {name_id: call_name(name) for name_id, name in used.items()}
+
+    @property
     def gpu_processes(self) -> list[int]:
-        return [int(pid) for pid in np.unique(self.trace.operations.global_pid)]
+        return list(self.trace.operations.by_process)
 
     @cached_property
     def gpu_busy(self) -> dict[int, Intervals]:
@@ -236,9 +251,9 @@ class Capture:
 
     def _gpu(self, global_pid: int, chosen: BoolArray | None) -> Intervals:
         operations = self.trace.operations
-        own = operations.global_pid == global_pid
+        own = operations.by_process[global_pid]
         if chosen is not None:
-            own &= chosen
+            own = own[chosen[own]]
         return union(operations.start_ns[own], operations.end_ns[own])
 
     def _idle(self, global_pid: int) -> Intervals:

@@ -23,7 +23,7 @@ from harness.analysis.step_finder import Steps, find_steps, whole_capture
 from harness.names import STEP
 from harness.trace.model import Trace
 from harness.trace.nesting import ROOT, RangeTree, range_tree
-from harness.trace.projection import link, project
+from harness.trace.projection import link, own_gpu_ns, project
 
 NO_VERDICT: Final = (
     "two single captures cannot carry a verdict: this says where they differ, not which code is faster; "
@@ -157,7 +157,7 @@ def _totals(trace: Trace, tree: RangeTree, steps: Steps) -> _Totals:
         totals[OUTSIDE] = _Cell(calls=len(steps), self_ns=int(steps.duration_ns.sum()) - covered)
     path_of, paths = capture.step_paths
     rows = np.flatnonzero(chosen)
-    columns = (path_of[rows], tree.nesting.self_ns[rows], projection.own_gpu_ns[rows])
+    columns = (path_of[rows], tree.nesting.self_ns[rows], own_gpu_ns(trace, projection)[rows])
     for path, self_ns, gpu_ns in zip(*(column.tolist() for column in columns), strict=True):
         totals[paths.text[path]] = totals.get(paths.text[path], _Cell()) + _Cell(1, self_ns, gpu_ns)
     return totals

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from harness.analysis.intervals import union
 from harness.trace import schema
-from harness.trace.model import GRAPH, KERNEL, MEMCPY, MEMSET, NO_NAME, Int64Array, Trace
-from harness.trace.naming import api_name
+from harness.trace.model import GRAPH, KERNEL, MEMCPY, MEMSET, NO_NAME, Int32Array, Int64Array, Trace
+from harness.trace.naming import call_name
 
 MEMSET_KIND = "Memset"
 
@@ -52,13 +51,13 @@ def kernel_totals(trace: Trace) -> list[NameTotal]:
     """By demangled name, most time first. Kernels inside CUDA graphs have rows only where nsys traced graph nodes."""
     operations = trace.operations
     own = operations.kind == KERNEL
-    return _by_name(trace.strings, operations.name_id[own], (operations.end_ns - operations.start_ns)[own])
+    duration = operations.end_ns - operations.start_ns
+    return _by_name(trace.strings, operations.name_id[own], duration[own], lambda name: name)
 
 
 def api_totals(trace: Trace) -> list[NameTotal]:
     """By documented name (without the version suffix that recorded names carry), most time first."""
-    names = [api_name(text) if text.startswith("cu") else text for text in trace.strings]
-    return _by_name(names, trace.api.name_id, trace.api.end_ns - trace.api.start_ns)
+    return _by_name(trace.strings, trace.api.name_id, trace.api.end_ns - trace.api.start_ns, call_name)
 
 
 def copy_totals(trace: Trace) -> list[CopyTotal]:
@@ -92,10 +91,9 @@ def gpu_totals(trace: Trace) -> GpuTotals:
     """Busy time and its parts."""
     operations = trace.operations
     duration = operations.end_ns - operations.start_ns
-    busy = 0
-    for pid in np.unique(operations.global_pid).tolist():
-        own = operations.global_pid == pid
-        busy += union(operations.start_ns[own], operations.end_ns[own]).total_ns
+    busy = sum(
+        union(operations.start_ns[own], operations.end_ns[own]).total_ns for own in operations.by_process.values()
+    )
     return GpuTotals(
         busy_ns=busy,
         kernel_ns=int(duration[operations.kind == KERNEL].sum()),
@@ -105,16 +103,16 @@ def gpu_totals(trace: Trace) -> GpuTotals:
 
 
 def _by_name(
-    names: Sequence[str], name_ids: np.ndarray[Any, np.dtype[np.signedinteger[Any]]], ns: Int64Array
+    strings: Sequence[str], name_ids: Int32Array, ns: Int64Array, shown: Callable[[str], str]
 ) -> list[NameTotal]:
-    """Totals by name; different ids can have the same one."""
-    used, inverse, counts = np.unique(name_ids, return_inverse=True, return_counts=True)
-    times = np.zeros(len(used), dtype=np.int64)
-    np.add.at(times, inverse.reshape(-1), ns)
+    """Totals by name as it is shown; different ids can have the same one."""
+    counts = np.bincount(name_ids - NO_NAME)  # NO_NAME comes first
+    times = np.zeros(len(counts), dtype=np.int64)
+    np.add.at(times, name_ids - NO_NAME, ns)
     merged: dict[str, tuple[int, int]] = {}
-    for name_id, count, time in zip(used.tolist(), counts.tolist(), times.tolist(), strict=True):
-        name = names[name_id] if name_id != NO_NAME else "?"
+    for at in np.flatnonzero(counts).tolist():
+        name = shown(strings[at + NO_NAME]) if at + NO_NAME != NO_NAME else "?"
         calls, total = merged.get(name, (0, 0))
-        merged[name] = (calls + count, total + time)
+        merged[name] = (calls + int(counts[at]), total + int(times[at]))
     totals = [NameTotal(name=name, calls=calls, total_ns=total) for name, (calls, total) in merged.items()]
     return sorted(totals, key=lambda total: (-total.total_ns, total.name))

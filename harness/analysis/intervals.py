@@ -7,6 +7,7 @@ take and give int64 nanoseconds and work on whole arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -42,46 +43,50 @@ class Intervals:
         return self.covered_before(end_ns) - self.covered_before(start_ns)
 
 
+_NOTHING: Final = Intervals(start_ns=np.empty(0, dtype=np.int64), end_ns=np.empty(0, dtype=np.int64))
+
+
 def union(start_ns: Int64Array, end_ns: Int64Array) -> Intervals:
     """The union of any intervals, in any order; empty ones vanish."""
     real = end_ns > start_ns
-    start_ns, end_ns = start_ns[real], end_ns[real]
+    if not bool(real.all()):
+        start_ns, end_ns = start_ns[real], end_ns[real]
     if not len(start_ns):
-        return Intervals(start_ns=np.empty(0, dtype=np.int64), end_ns=np.empty(0, dtype=np.int64))
-    order = np.argsort(start_ns, kind="stable")
-    starts, ends = start_ns[order], np.maximum.accumulate(end_ns[order])
-    opens = np.concatenate(([True], starts[1:] > ends[:-1]))
-    closes = np.concatenate((opens[1:], [True]))
-    return Intervals(start_ns=starts[opens], end_ns=ends[closes])
+        return _NOTHING
+    if not bool((start_ns[1:] >= start_ns[:-1]).all()):
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    reached = np.maximum.accumulate(end_ns)
+    opens = np.flatnonzero(start_ns[1:] > reached[:-1]) + 1
+    return Intervals(start_ns=start_ns[np.concatenate(([0], opens))], end_ns=reached[np.concatenate((opens - 1, [-1]))])
 
 
 def complement(intervals: Intervals, start_ns: int, end_ns: int) -> Intervals:
     """The part of the window `[start, end)` that `intervals` leave free."""
-    inside = (intervals.end_ns > start_ns) & (intervals.start_ns < end_ns)
+    inside = slice(
+        np.searchsorted(intervals.end_ns, start_ns, side="right"), np.searchsorted(intervals.start_ns, end_ns)
+    )
     starts = np.concatenate(([start_ns], intervals.end_ns[inside]))
     ends = np.concatenate((intervals.start_ns[inside], [end_ns]))
-    return union(np.maximum(starts, start_ns), np.minimum(ends, end_ns))
+    return union(starts, ends)
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
     """What both sets cover."""
-    return _swept(one, other, inside_both=True)
+    # For each interval of `other`, those of `one` that overlap it follow each other.
+    first = np.searchsorted(one.end_ns, other.start_ns, side="right")
+    sizes = np.searchsorted(one.start_ns, other.end_ns, side="left") - first
+    of_other = np.repeat(np.arange(len(other)), sizes)
+    of_one = np.arange(len(of_other)) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    # Pieces of disjoint intervals are disjoint, and ascend because both sets do.
+    return Intervals(
+        start_ns=np.maximum(one.start_ns[of_one], other.start_ns[of_other]),
+        end_ns=np.minimum(one.end_ns[of_one], other.end_ns[of_other]),
+    )
 
 
 def subtraction(one: Intervals, other: Intervals) -> Intervals:
     """What `one` covers and `other` does not."""
-    return _swept(one, other, inside_both=False)
-
-
-def _swept(one: Intervals, other: Intervals, *, inside_both: bool) -> Intervals:
-    """Cut both at every border: a piece between two borders is wholly inside or outside of each set."""
-    borders = np.concatenate((one.start_ns, one.end_ns, other.start_ns, other.end_ns))
-    ones, others = np.ones(len(one), dtype=np.int8), np.ones(len(other), dtype=np.int8)
-    nothing_one, nothing_other = np.zeros(2 * len(one), dtype=np.int8), np.zeros(2 * len(other), dtype=np.int8)
-    order = np.argsort(borders, kind="stable")  # four ascending runs: a merge
-    in_one = np.cumsum(np.concatenate((ones, -ones, nothing_other))[order])
-    in_other = np.cumsum(np.concatenate((nothing_one, others, -others))[order])
-    kept = np.flatnonzero((in_one > 0) & ((in_other > 0) == inside_both))
-    # The last border closes everything, so each kept piece has a next one.
-    borders = borders[order]
-    return union(borders[kept], borders[kept + 1])
+    if not len(one):
+        return one
+    return intersection(one, complement(other, int(one.start_ns[0]), int(one.end_ns[-1])))

@@ -15,11 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from harness.analysis.capture import NONE, Capture
+from harness.analysis.capture import Capture
 from harness.analysis.intervals import Intervals, intersection, union
 from harness.trace import schema
 from harness.trace.model import BoolArray, Int64Array
-from harness.trace.naming import api_name
 
 MAX_RESUME_NS: Final = 1_000_000
 
@@ -43,22 +42,17 @@ class Stalls:
 
 def calls_named(capture: Capture, names: Collection[str]) -> BoolArray:
     """Per API call: whether it is one of `names`, in whatever version."""
-    ids = [index for index, text in enumerate(capture.trace.strings) if text[:2] == "cu" and api_name(text) in names]
+    ids = [name_id for name_id, name in capture.api_names.items() if name in names]
     return np.isin(capture.trace.api.name_id, np.array(ids, dtype=np.int64))
 
 
-def ends_its_step(capture: Capture) -> BoolArray:
-    """Per API call: whether nothing was launched after it in its step, so that it only waits for the step's end."""
-    rows = capture.api_row
-    launches = np.zeros(len(rows), dtype=np.bool_)
-    launches[capture.op_call[capture.op_call != NONE]] = True
-    last_launch = np.full(len(capture.steps), np.iinfo(np.int64).min)
-    inside = np.flatnonzero(launches & (rows != NONE))
-    np.maximum.at(last_launch, rows[inside], capture.trace.api.start_ns[inside])
-    found = np.zeros(len(rows), dtype=np.bool_)
-    placed = rows != NONE
-    found[placed] = capture.trace.api.start_ns[placed] > last_launch[rows[placed]]
-    return found
+def ends_its_step(capture: Capture, calls: Int64Array) -> BoolArray:
+    """Of some API calls in steps: whether nothing was launched after it in its step, so that it only waits for the
+    step's end."""
+    if not len(calls):
+        return np.zeros(0, dtype=np.bool_)
+    ended: BoolArray = capture.trace.api.start_ns[calls] > capture.last_launch_ns[capture.api_row[calls]]
+    return ended
 
 
 def stalls(capture: Capture, calls: Int64Array) -> Stalls:

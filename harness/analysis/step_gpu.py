@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.analysis.capture import NONE, Capture
 from harness.trace import schema
-from harness.trace.model import BoolArray, FloatArray, Int64Array
+from harness.trace.model import FloatArray, Int64Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,16 +81,16 @@ def _idle_in(capture: Capture, idle_ns: Int64Array) -> tuple[str | None, ...]:
 
 
 def _coverage(capture: Capture) -> FloatArray:
-    placed = capture.op_row != NONE
-    whole, owned = (_per_row(capture, placed & chosen) for chosen in (placed, capture.op_range != NONE))
+    operations = capture.trace.operations
+    duration = operations.end_ns - operations.start_ns
+    whole, owned = (_per_row(capture, ns) for ns in (duration, np.where(capture.op_range != NONE, duration, 0)))
     coverage = np.full(len(whole), np.nan)
     np.divide(owned, whole, out=coverage, where=whole > 0)
     return coverage
 
 
-def _per_row(capture: Capture, chosen: BoolArray) -> Int64Array:
-    """Summed durations of the chosen operations by row."""
-    operations = capture.trace.operations
-    total = np.zeros(len(capture.steps), dtype=np.int64)
-    np.add.at(total, capture.op_row[chosen], (operations.end_ns - operations.start_ns)[chosen])
-    return total
+def _per_row(capture: Capture, ns: Int64Array) -> Int64Array:
+    """Sums over the operations of each row."""
+    total = np.zeros(len(capture.steps) + 1, dtype=np.int64)  # the last one takes those of no row, which is -1
+    np.add.at(total, capture.op_row, ns)
+    return total[:-1]

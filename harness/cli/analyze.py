@@ -55,7 +55,7 @@ def analyze(
 
     TRACE is a SQLite export of Nsight Systems, or a trace of this tool. Several are read as one: a file a rank or node.
     """
-    trace = read_any(traces, os.environ)
+    trace = read_any(traces, os.environ, streams=False)
     found = analyze_trace(trace, step_name=step_name, rule=cast(Rule, rule), warmup_steps=warmup_steps)
     if html is not None:
         write_analysis(found, html)

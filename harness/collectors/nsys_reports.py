@@ -16,13 +16,13 @@ from harness.trace.reader import read_trace
 REPORT_SUFFIXES: Final = (".nsys-rep", ".qdrep")
 
 
-def read_any(paths: Sequence[Path], env: Mapping[str, str]) -> Trace:
-    """Read exports and, where nsys is present, its reports as one trace.
+def read_any(paths: Sequence[Path], env: Mapping[str, str], *, streams: bool = True) -> Trace:
+    """Read exports and, where nsys is present, its reports as one trace; `streams` as in `read_trace`.
 
     Raises TraceError, one line, for a report where nsys is absent or fails to export it, and as `read_trace` does.
     """
     with contextlib.ExitStack() as exports:
-        return read_trace(*(exports.enter_context(_exported(path, env)) for path in paths))
+        return read_trace(*(exports.enter_context(_exported(path, env)) for path in paths), streams=streams)
 
 
 @contextlib.contextmanager

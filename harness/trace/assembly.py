@@ -137,7 +137,7 @@ def _sorted(rows: Columns) -> Columns:
         order = np.argsort(start, kind="stable")
         for field in rows:  # one at a time, so that the memory of each serves for the next
             rows[field] = rows[field][order]
-    rows["end_ns"] = np.maximum(rows["end_ns"], rows["start_ns"])
+    np.maximum(rows["end_ns"], rows["start_ns"], out=rows["end_ns"])
     return rows
 
 
@@ -207,33 +207,35 @@ def _operations(exports: Sequence[Export]) -> GpuOperations:
     kinds = ((KERNEL, "kernels"), (MEMCPY, "memcpys"), (MEMSET, "memsets"), (GRAPH, "graphs"))
     parts: list[tuple[int, Columns]] = [(kind, getattr(export, table)) for kind, table in kinds for export in exports]
     lengths = [len(part["start_ns"]) for _, part in parts]
+    order = np.argsort(np.concatenate([part["start_ns"] for _, part in parts]), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    places = np.split(place, np.cumsum(lengths)[:-1])  # by part: where each of its rows comes to stand
 
     def column(field: str, default: int, dtype: type[_Number]) -> npt.NDArray[_Number]:
-        # Narrowed before it is put together and in order: most of these columns are constant.
-        return np.concatenate(
-            [
-                part[field].astype(dtype) if field in part else np.full(length, default, dtype=dtype)
-                for (_, part), length in zip(parts, lengths, strict=True)
-            ]
-        )
+        values = np.full(len(order), default, dtype=dtype)
+        for rows, (_, part) in zip(places, parts, strict=True):
+            if field in part:
+                values[rows] = part[field]
+        return values
 
-    kind = np.concatenate([np.full(length, kind, np.int8) for (kind, _), length in zip(parts, lengths, strict=True)])
-    start = column("start_ns", 0, np.int64)
-    order = np.argsort(start, kind="stable")
-    start = start[order]
+    kind = np.empty(len(order), dtype=np.int8)
+    for rows, (of_part, _) in zip(places, parts, strict=True):
+        kind[rows] = of_part
+    start, end = column("start_ns", 0, np.int64), column("end_ns", 0, np.int64)
     return GpuOperations(
-        kind=kind[order],
+        kind=kind,
         start_ns=start,
-        end_ns=np.maximum(column("end_ns", 0, np.int64)[order], start),
-        name_id=column("name_id", NO_NAME, np.int32)[order],
-        global_pid=column("global_pid", 0, np.int64)[order],
-        correlation_id=column("correlation_id", -1, np.int64)[order],
-        device_id=column("device_id", -1, np.int32)[order],
-        stream_id=column("stream_id", -1, np.int64)[order],
-        bytes=column("bytes", 0, np.int64)[order],
-        copy_kind=column("copy_kind", -1, np.int8)[order],
-        src_kind=column("src_kind", -1, np.int8)[order],
-        dst_kind=column("dst_kind", -1, np.int8)[order],
+        end_ns=np.maximum(start, end, out=end),
+        name_id=column("name_id", NO_NAME, np.int32),
+        global_pid=column("global_pid", 0, np.int64),
+        correlation_id=column("correlation_id", -1, np.int64),
+        device_id=column("device_id", -1, np.int32),
+        stream_id=column("stream_id", -1, np.int64),
+        bytes=column("bytes", 0, np.int64),
+        copy_kind=column("copy_kind", -1, np.int8),
+        src_kind=column("src_kind", -1, np.int8),
+        dst_kind=column("dst_kind", -1, np.int8),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -95,6 +96,11 @@ class GpuOperations:
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    @cached_property
+    def by_process(self) -> dict[int, Int64Array]:
+        """Rows of each process (by global pid, ascending), in order."""
+        return rows_by_process(self.global_pid)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ApiCalls:
@@ -108,6 +114,11 @@ class ApiCalls:
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    @cached_property
+    def by_process(self) -> dict[int, Int64Array]:
+        """Rows of each process (by global pid, ascending), in order."""
+        return rows_by_process(self.global_tid)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -207,3 +218,15 @@ class Trace:
             self.api.start_ns,
             self.syncs.start_ns,
         )
+
+
+def rows_by_process(global_ids: Int64Array) -> dict[int, Int64Array]:
+    """Rows of each process, by its global pid, from a column of process or thread ids."""
+    pids = global_ids & schema.GLOBAL_PID_MASK
+    return {pid: np.flatnonzero(pids == pid) for pid in distinct_ids(pids)}
+
+
+def distinct_ids(ids: Int64Array) -> list[int]:
+    """The distinct ids, ascending. Equal ones mostly follow each other, so only the changes are sorted."""
+    changes = np.flatnonzero(ids[1:] != ids[:-1])
+    return [int(one) for one in np.unique(np.concatenate((ids[:1], ids[changes + 1])))]

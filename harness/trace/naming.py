@@ -15,16 +15,15 @@ import numpy as np
 from harness.trace.model import NO_NAME, Int32Array
 
 # torch/csrc/autograd/profiler: getNvtxStr appends these, in this order, each only where it is known.
-_EMIT_NVTX = (", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = ")
+_EMIT_NVTX = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = ")
 _NUMBER = re.compile(r"\d+")
 _API_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
 
 def range_name(name: str) -> str:
     """`name` without what makes one call of a range differ from the next; `?` for a name that is empty."""
-    if " = " in name:
-        for decoration in _EMIT_NVTX:
-            name = name.partition(decoration)[0]
+    if " = " in name and (decoration := _EMIT_NVTX.search(name)):
+        name = name[: decoration.start()]
     return name.strip() or "?"
 
 
@@ -38,15 +37,26 @@ def api_name(name: str) -> str:
     return _API_VERSION.sub("", name)
 
 
+def call_name(name: str) -> str:
+    """An API call as it is shown: CUDA's without their ABI version, those of other libraries as they are."""
+    return api_name(name) if name.startswith("cu") else name
+
+
+def used_names(strings: Sequence[str], name_ids: Int32Array) -> dict[int, str]:
+    """The distinct names of a column of name indexes, by index, ascending; `NO_NAME` is left out."""
+    used = np.flatnonzero(np.bincount(name_ids - NO_NAME)[1:])
+    return {name_id: strings[name_id] for name_id in used.tolist()}
+
+
 def range_names(strings: Sequence[str], name_ids: Int32Array) -> tuple[Int32Array, tuple[str, ...]]:
     """Map a column of name indexes to comparable names: (index into the names for each row, the names).
 
     Each distinct string is looked at once.
     """
-    used, rows = np.unique(name_ids, return_inverse=True)
     index: dict[str, int] = {}
-    mapped = np.empty(len(used), dtype=np.int32)
-    for position, name_id in enumerate(used.tolist()):
-        name = range_name("" if name_id == NO_NAME else strings[name_id])
-        mapped[position] = index.setdefault(name, len(index))
-    return mapped[rows.reshape(-1)], tuple(index)
+    mapped = np.empty(len(strings) + 1, dtype=np.int32)  # the last one is for NO_NAME, which is -1
+    if bool((name_ids == NO_NAME).any()):
+        mapped[NO_NAME] = index.setdefault(range_name(""), len(index))
+    for name_id, name in used_names(strings, name_ids).items():
+        mapped[name_id] = index.setdefault(range_name(name), len(index))
+    return mapped[name_ids], tuple(index)

@@ -77,8 +77,6 @@ class Projection:
     """Time of these copies, summed: bytes over it is the bandwidth."""
     sync_ns: Int64Array
     """Time that its threads spent in synchronising API calls."""
-    own_operations: Int64Array
-    own_gpu_ns: Int64Array
     owner: Int64Array
     """Per operation: the range that owns it; NONE for none."""
 
@@ -132,38 +130,43 @@ def link(trace: Trace, nesting: Nesting) -> Links:
 def project(trace: Trace, nesting: Nesting, links: Links, rule: Rule) -> Projection:
     """The figures of every range by `rule`; see the module's head for what belongs to what."""
     operations, api, count = trace.operations, trace.api, len(trace.ranges)
-    chosen = links.same_thread if rule == "thread" else np.ones(len(links.event), dtype=np.bool_)
-    range_row, event = links.range_row[chosen], links.event[chosen]
+    range_row, event = links.range_row, links.event
+    if rule == "thread":
+        range_row, event = range_row[links.same_thread], event[links.same_thread]
     is_sync = event >= len(operations)
-    sync_row, sync_call = range_row[is_sync], links.sync_calls[event[is_sync] - len(operations)]
+    sync_row, sync = range_row[is_sync], event[is_sync] - len(operations)
     row, operation = range_row[~is_sync], event[~is_sync]
     # A detached range stands alone: what is in it reaches its parent by the parent's own pairs.
     above = np.where(nesting.detached, ROOT, nesting.parent)
     tree = _Tree(above=above, levels=[rows[above[rows] != ROOT] for rows in levels(nesting.depth)])
-    owner = _owners(trace.ranges, nesting, links, len(operations), rule)
-    owned = np.flatnonzero(owner != NONE)
-    start, end = operations.start_ns, operations.end_ns
+    starts = operations.start_ns[operation]
     per_range = np.bincount(row, minlength=count)
-    first = _scattered(np.minimum, row, start[operation], count, np.iinfo(np.int64).max)
-    last = _scattered(np.maximum, row, end[operation], count, np.iinfo(np.int64).min)
+    first = _scattered(np.minimum, row, starts, count, np.iinfo(np.int64).max)
+    last = _scattered(np.maximum, row, operations.end_ns[operation], count, np.iinfo(np.int64).min)
     operations_of = tree.carried(np.add, per_range)
     busy = operations_of > 0
     copy_bytes, copy_ns = _copies(trace, tree, row, operation)
-    delay = start[operation] - api.start_ns[links.call[operation]]
+    delay = starts - api.start_ns[links.call[operation]]
+    waits = links.sync_calls
     return Projection(
         rule=rule,
         operations=operations_of,
-        gpu_ns=_inclusive_union(tree, row, operation, start, end, operations.global_pid),
+        gpu_ns=_inclusive_union(tree, row, operation, operations.start_ns, operations.end_ns, operations.global_pid),
         first_ns=np.where(busy, tree.carried(np.minimum, first), 0),
         last_ns=np.where(busy, tree.carried(np.maximum, last), 0),
         launch_delay_ns=tree.carried(np.add, _scattered(np.add, row, delay, count, 0)),
         copy_bytes=copy_bytes,
         copy_ns=copy_ns,
-        sync_ns=_inclusive_union(tree, sync_row, sync_call, api.start_ns, api.end_ns, api.global_tid),
-        own_operations=np.bincount(owner[owned], minlength=count),
-        own_gpu_ns=union_by_range(count, owner[owned], owned, start, end),
-        owner=owner,
+        sync_ns=_inclusive_union(tree, sync_row, sync, api.start_ns[waits], api.end_ns[waits], api.global_tid[waits]),
+        owner=_owners(trace.ranges, nesting, links, len(operations), rule),
     )
+
+
+def own_gpu_ns(trace: Trace, projection: Projection) -> Int64Array:
+    """Per range: time in which at least one of the operations that it owns ran."""
+    operations = trace.operations
+    owned = np.flatnonzero(projection.owner != NONE)
+    return union_by_range(len(trace.ranges), projection.owner[owned], owned, operations.start_ns, operations.end_ns)
 
 
 def coverage(trace: Trace, links: Links, rule: Rule) -> float:
@@ -171,22 +174,22 @@ def coverage(trace: Trace, links: Links, rule: Rule) -> float:
     operations = trace.operations
     duration_ns = operations.end_ns - operations.start_ns
     event = links.event[links.same_thread] if rule == "thread" else links.event
-    found = np.zeros(len(operations), dtype=np.bool_)
-    found[event[event < len(operations)]] = True
+    found = np.zeros(len(operations) + len(links.sync_calls), dtype=np.bool_)
+    found[event] = True
     total = int(duration_ns.sum())
-    return int(duration_ns[found].sum()) / total if total else 0.0
+    return int(duration_ns[found[: len(operations)]].sum()) / total if total else 0.0
 
 
 def launching_calls(trace: Trace) -> Int64Array:
     """Per operation: row of the API call of its process with its correlation id; NONE for none."""
     operations, api = trace.operations, trace.api
     found = np.full(len(operations), NONE, dtype=np.int64)
-    call_pids = api.global_tid & schema.GLOBAL_PID_MASK
-    for pid in np.unique(operations.global_pid).tolist():
-        mine = np.flatnonzero((operations.global_pid == pid) & (operations.correlation_id >= 0))
-        calls = np.flatnonzero((call_pids == pid) & (api.correlation_id >= 0))
-        if len(mine) and len(calls):
-            found[mine] = _matched(operations.correlation_id[mine], api.correlation_id[calls], calls)
+    for pid, mine in operations.by_process.items():
+        calls = api.by_process.get(pid, mine[:0])
+        wanted, ids = operations.correlation_id[mine], api.correlation_id[calls]
+        calls, ids = calls[ids >= 0], ids[ids >= 0]
+        if len(calls):
+            found[mine] = np.where(wanted >= 0, _matched(wanted, ids, calls), NONE)
     return found
 
 
@@ -204,9 +207,9 @@ def _matched(wanted: Int64Array, ids: Int64Array, rows: Int64Array) -> Int64Arra
 
 
 def _synchronizing_calls(trace: Trace) -> Int64Array:
-    used = np.unique(trace.api.name_id)
-    names = [name for name in used.tolist() if name >= 0 and _SYNCHRONIZES.match(naming.api_name(trace.strings[name]))]
-    return np.flatnonzero(np.isin(trace.api.name_id, names))
+    used = naming.used_names(trace.strings, trace.api.name_id)
+    chosen = [name_id for name_id, name in used.items() if _SYNCHRONIZES.match(naming.api_name(name))]
+    return np.flatnonzero(np.isin(trace.api.name_id, chosen))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -287,11 +290,11 @@ def _scattered(ufunc: np.ufunc, rows: Int64Array, values: Int64Array, count: int
 
 def _copies(trace: Trace, tree: _Tree, row: Int64Array, operation: Int64Array) -> tuple[Int64Array, Int64Array]:
     operations, count = trace.operations, len(trace.ranges)
-    size = np.zeros((count, len(COPY_CLASSES)), dtype=np.int64)
-    time = np.zeros((count, len(COPY_CLASSES)), dtype=np.int64)
-    copies = operations.kind[operation] == MEMCPY
+    # Column by column, so that one without copies takes no memory.
+    size, time = (np.zeros((count, len(COPY_CLASSES)), dtype=np.int64, order="F") for _ in range(2))
+    copies = (operations.kind == MEMCPY)[operation]
     row, operation = row[copies], operation[copies]
-    classes = copy_classes(trace)[operation]
+    classes = _copy_classes(trace, operation)
     for one in np.unique(classes).tolist():
         rows, of_class = row[classes == one], operation[classes == one]
         duration_ns = operations.end_ns[of_class] - operations.start_ns[of_class]
@@ -300,14 +303,15 @@ def _copies(trace: Trace, tree: _Tree, row: Int64Array, operation: Int64Array) -
     return size, time
 
 
-def copy_classes(trace: Trace) -> Int64Array:
-    """Per operation: index into COPY_CLASSES; meaningless for what is no copy."""
+def _copy_classes(trace: Trace, copies: Int64Array) -> Int64Array:
+    """Index into COPY_CLASSES of some copies (rows of operations)."""
     operations = trace.operations
-    to_device = np.isin(operations.copy_kind, schema.H2D_KINDS)
-    to_host = np.isin(operations.copy_kind, schema.D2H_KINDS)
-    host = np.where(to_device, operations.src_kind, operations.dst_kind)
+    kind = operations.copy_kind[copies]
+    to_device = np.isin(kind, schema.H2D_KINDS)
+    to_host = np.isin(kind, schema.D2H_KINDS)
+    host = np.where(to_device, operations.src_kind[copies], operations.dst_kind[copies])
     memory = np.select([host == schema.PAGEABLE, host == schema.PINNED], [0, 1], 2)
-    on_device = np.isin(operations.copy_kind, _DEVICE_KINDS)
+    on_device = np.isin(kind, _DEVICE_KINDS)
     return np.select([to_device, to_host, on_device], [memory, 3 + memory, np.full_like(memory, 6)], 7)
 
 
@@ -320,11 +324,13 @@ def _inclusive_union(
     sum carried up the tree does for those; only the others are spread over all ranges around them.
     """
     count = len(tree.above)
-    crowded = overlapping(start, end, owner_id)[event]
-    plain = ~crowded
-    alone = _scattered(np.add, row[plain], (end - start)[event[plain]], count, 0)
-    total = tree.carried(np.add, alone)
-    row, event = row[crowded], event[crowded]
+    crowded = overlapping(start, end, owner_id)
+    alone = np.where(crowded, 0, end - start)
+    total = tree.carried(np.add, _scattered(np.add, row, alone[event], count, 0))
+    left = crowded[event]
+    row, event = row[left], event[left]
+    if not len(row):
+        return total
     rows, events = [row], [event]
     for _ in tree.levels:  # no row lies deeper than that
         row = tree.above[row]
@@ -334,6 +340,6 @@ def _inclusive_union(
     row, event = np.concatenate(rows), np.concatenate(events)
     # Owners run at the same time and each counts: the union is taken within one, and added up over them.
     owners, owner = np.unique(owner_id[event], return_inverse=True)
-    keys, key = np.unique(row * max(len(owners), 1) + owner.reshape(-1), return_inverse=True)
+    keys, key = np.unique(row * len(owners) + owner.reshape(-1), return_inverse=True)
     unions = union_by_range(len(keys), key.reshape(-1), event, start, end)
-    return total + _scattered(np.add, keys // max(len(owners), 1), unions, count, 0)
+    return total + _scattered(np.add, keys // len(owners), unions, count, 0)

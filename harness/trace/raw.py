@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-
 from harness.trace import schema
-from harness.trace.model import FloatArray, Int64Array
+from harness.trace.model import FloatArray, Int64Array, distinct_ids
 
 Columns = dict[str, Int64Array]
 """One array a field, all of one length."""
@@ -63,10 +61,10 @@ class Export:
     def gpu_pids(self) -> set[int]:
         """Processes with GPU work."""
         tables = (self.kernels, self.memcpys, self.memsets, self.graphs)
-        return {pid for table in tables for pid in np.unique(table["global_pid"]).tolist()}
+        return {pid for table in tables for pid in distinct_ids(table["global_pid"])}
 
     @cached_property
     def pids(self) -> set[int]:
         """Processes with ranges, GPU work or API calls."""
-        tids = {tid for table in (self.nvtx, self.api) for tid in np.unique(table["global_tid"]).tolist()}
+        tids = {tid for table in (self.nvtx, self.api) for tid in distinct_ids(table["global_tid"])}
         return self.gpu_pids | {tid & schema.GLOBAL_PID_MASK for tid in tids}

@@ -52,17 +52,15 @@ _GPU = (
     _Column("correlation_id", ("correlationId",)),
 )
 _PLACE = (_Column("device_id", ("deviceId",)), _Column("stream_id", ("streamId",)))
-_KERNEL = (*_GPU, *_PLACE, _Column("string_id", ("demangledName", "shortName", "mangledName")))
+_KERNEL = (*_GPU, _Column("string_id", ("demangledName", "shortName", "mangledName")))
 _MEMCPY = (
     *_GPU,
-    *_PLACE,
     _Column("bytes", ("bytes",), 0),
     _Column("copy_kind", ("copyKind",), 0),
     _Column("src_kind", ("srcKind",)),
     _Column("dst_kind", ("dstKind",)),
 )
-_MEMSET = (*_GPU, *_PLACE, _Column("bytes", ("bytes",), 0), _Column("dst_kind", ("memKind",)))
-_GRAPH = (*_GPU, *_PLACE)
+_MEMSET = (*_GPU, _Column("bytes", ("bytes",), 0), _Column("dst_kind", ("memKind",)))
 _SYNC = (*_GPU, _Column("sync_type", ("syncType", "deprecatedSyncType"), 0))
 _API = (
     _Column("start_ns", ("start",)),
@@ -84,26 +82,27 @@ _TELLTALE_TABLES: Final = {"NVTX_EVENTS", "META_DATA_EXPORT", "EXPORT_META_DATA"
 _NVTX_TYPES = (schema.NVTX_MARK, *schema.RANGE_TYPES, schema.NVTX_DOMAIN_CREATE)
 
 
-def read_trace(*paths: str | Path) -> Trace:
+def read_trace(*paths: str | Path, streams: bool = True) -> Trace:
     """Read one or several exports as one trace: one file a launch, a rank or a node.
 
+    Without `streams` the devices and streams of GPU operations, which only drawing them needs, are not read: -1 then.
     Raises TraceError, one line, for what is no readable export. An export without NVTX ranges or without GPU work is
     read, with a warning in `Trace.warnings`.
     """
     if not paths:
         raise TraceError("no trace given: expected one or more SQLite exports of Nsight Systems")
     interner = Interner()
-    exports = [_read_export(Path(path), interner) for path in paths]
+    exports = [_read_export(Path(path), interner, streams) for path in paths]
     return assemble(exports, interner)
 
 
-def _read_export(path: Path, interner: Interner) -> Export:
+def _read_export(path: Path, interner: Interner, streams: bool) -> Export:
     with readable_database(path) as uri:
         try:
             with contextlib.closing(sqlite3.connect(uri, uri=True)) as probe:
                 probe.text_factory = _text
                 with _Database(path, uri, probe) as database:
-                    return database.export(interner)
+                    return database.export(interner, streams)
         except (sqlite3.Error, adbc_driver_manager.Error, OSError) as error:
             reason = str(error).splitlines()[0]
             raise TraceError(f"{path} cannot be read as a SQLite export: {reason}; export it again") from error
@@ -135,18 +134,19 @@ class _Database:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def export(self, interner: Interner) -> Export:
+    def export(self, interner: Interner, streams: bool) -> Export:
         nvtx, payload = self._nvtx(interner)
+        place = _PLACE if streams else ()
         meta = self._pairs("META_DATA_EXPORT") or self._pairs("EXPORT_META_DATA")
         session = self._session()
         return Export(
             source=str(self._path),
             nvtx=nvtx,
             payload=payload,
-            kernels=self._named("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL, interner),
-            memcpys=self._columns("CUPTI_ACTIVITY_KIND_MEMCPY", _MEMCPY),
-            memsets=self._columns("CUPTI_ACTIVITY_KIND_MEMSET", _MEMSET),
-            graphs=self._columns("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _GRAPH),
+            kernels=self._named("CUPTI_ACTIVITY_KIND_KERNEL", (*_KERNEL, *place), interner),
+            memcpys=self._columns("CUPTI_ACTIVITY_KIND_MEMCPY", (*_MEMCPY, *place)),
+            memsets=self._columns("CUPTI_ACTIVITY_KIND_MEMSET", (*_MEMSET, *place)),
+            graphs=self._columns("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_GPU, *place)),
             api=self._api(interner),
             syncs=self._columns("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _SYNC),
             process_names=self._process_names(),
@@ -276,7 +276,7 @@ def _first_of(columns: tuple[str, ...], present: set[str], default: str) -> str:
 def _intern_texts(column: pa.Array, interner: Interner) -> Int64Array:
     """Interned names of a column of UTF-8 bytes, decoded once each; NO_NAME for the empty text."""
     encoded = column.dictionary_encode()
-    texts = (_text(raw) for raw in encoded.dictionary.to_pylist())
+    texts = [raw.decode(errors="replace") for raw in encoded.dictionary.to_pylist()]
     ids = np.array([interner.add(text) if text else NO_NAME for text in texts], dtype=np.int64)
     return ids[values(encoded.indices, np.int32)]
 

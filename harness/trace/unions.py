@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.trace.model import BoolArray, Int64Array
+from harness.trace.model import BoolArray, Int64Array, distinct_ids
 
 
 def overlapping(start: Int64Array, end: Int64Array, owner_id: Int64Array) -> BoolArray:
     """Whether each event overlaps another of its owner; events are ordered by start."""
     crowded = np.zeros(len(start), dtype=np.bool_)
-    for one in np.unique(owner_id).tolist():
+    for one in distinct_ids(owner_id):
         mine = np.flatnonzero(owner_id == one)
-        begins, reached = start[mine], np.maximum.accumulate(end[mine])
-        crowded[mine[1:]] |= begins[1:] < reached[:-1]
-        crowded[mine[:-1]] |= begins[1:] < end[mine[:-1]]
+        begins, ends = start[mine], end[mine]
+        begins_early = begins[1:] < np.maximum.accumulate(ends)[:-1]
+        if bool(begins_early.any()):
+            crowded[mine[1:]] |= begins_early
+            crowded[mine[:-1]] |= begins[1:] < ends[:-1]
     return crowded
 
 

@@ -36,7 +36,7 @@ def check(capture: Capture) -> list[Finding]:
                 ns=total,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, capture.op_range[chosen], duration),
-                calls=rows_by_name(capture.trace.strings, operations.name_id[chosen], duration),
+                calls=rows_by_name(capture, operations.name_id[chosen], duration),
                 figures={"communication_ns": int(duration.sum()), "exposed_share": share},
             ),
         )

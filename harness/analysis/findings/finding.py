@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from harness.analysis.capture import NONE, Capture
-from harness.trace.model import BoolArray, Int32Array, Int64Array
+from harness.trace.model import NO_NAME, BoolArray, Int32Array, Int64Array
+from harness.trace.naming import call_name
 
 MAX_ROWS = 10
 """Rows of evidence a finding shows; its totals are over all."""
@@ -76,29 +77,32 @@ def rows_by_path(
     return _rows([*paths.text, "(outside any range)"], chosen, ns, sizes)
 
 
-def rows_by_name(
-    names: Sequence[str], name_ids: Int32Array | Int64Array, ns: Int64Array, sizes: Int64Array | None = None
-) -> tuple[EvidenceRow, ...]:
-    """Group by name: `name_ids` index `names`."""
-    return _rows(names, name_ids, ns, sizes)
+def rows_by_name(capture: Capture, name_ids: Int32Array, ns: Int64Array) -> tuple[EvidenceRow, ...]:
+    """Group by name of a kernel or API call: `name_ids` index the trace's strings."""
+    found = _rows(capture.trace.strings, name_ids, ns, None)
+    return tuple(replace(row, name=call_name(row.name)) for row in found)
 
 
 def _rows(
     names: Sequence[str], keys: Int32Array | Int64Array, ns: Int64Array, sizes: Int64Array | None
 ) -> tuple[EvidenceRow, ...]:
+    """Group by key, which indexes `names`; `NO_NAME` is a group of its own."""
     if not len(keys):
         return ()
-    unique, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    times = _sums(inverse, ns, len(unique))
-    total = _sums(inverse, sizes, len(unique)) if sizes is not None else np.zeros(len(unique), dtype=np.int64)
-    order = np.lexsort((unique, -times))[:MAX_ROWS]
+    groups = keys - NO_NAME
+    counts = np.bincount(groups)
+    times = _sums(groups, ns, len(counts))
+    total = _sums(groups, sizes, len(counts)) if sizes is not None else np.zeros(len(counts), dtype=np.int64)
+    unique = np.flatnonzero(counts)
     return tuple(
-        EvidenceRow(name=names[int(unique[at])], count=int(counts[at]), ns=int(times[at]), bytes=int(total[at]))
-        for at in order
+        EvidenceRow(
+            name=names[at + NO_NAME] if at else "?", count=int(counts[at]), ns=int(times[at]), bytes=int(total[at])
+        )
+        for at in unique[np.lexsort((unique, -times[unique]))][:MAX_ROWS].tolist()
     )
 
 
-def _sums(groups: Int64Array, values: Int64Array, size: int) -> Int64Array:
+def _sums(groups: Int32Array | Int64Array, values: Int64Array, size: int) -> Int64Array:
     sums = np.zeros(size, dtype=np.int64)  # bincount would go through floats, which lose ns beyond 2^53
     np.add.at(sums, groups, values)
     return sums
@@ -106,7 +110,8 @@ def _sums(groups: Int64Array, values: Int64Array, size: int) -> Int64Array:
 
 def kept(capture: Capture, rows: Int64Array, chosen: BoolArray) -> Int64Array:
     """Indexes of the events that are chosen and lie in a kept step."""
-    return np.flatnonzero(chosen & capture.kept_row(rows))
+    found = np.flatnonzero(chosen)
+    return found[capture.kept_row(rows[found])]
 
 
 def milliseconds(ns: float) -> str:

@@ -45,10 +45,10 @@ def item_waits(capture: Capture) -> BoolArray:
 
 def check(capture: Capture) -> list[Finding]:
     """Find waits for scalars in the middle of kept steps (or of a capture without steps)."""
-    chosen = item_waits(capture) & ~ends_its_step(capture)
+    calls = kept(capture, capture.api_row, item_waits(capture))
     return stall_finding.build(
         capture,
-        kept(capture, capture.api_row, chosen),
+        calls[~ends_its_step(capture, calls)],
         rule="item_copies",
         what="scalars read back with work after them (.item() and the like)",
         advice="keep the value on the GPU (torch.where instead of if, detach() instead of item() for logging) and read "

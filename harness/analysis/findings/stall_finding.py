@@ -6,7 +6,6 @@ from harness.analysis.capture import Capture
 from harness.analysis.findings.finding import Evidence, Finding, milliseconds, rows_by_name, rows_by_path
 from harness.analysis.stalls import stalls
 from harness.trace.model import Int64Array
-from harness.trace.naming import api_name
 
 
 def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: str) -> list[Finding]:
@@ -15,7 +14,6 @@ def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: 
     if not len(found) or not found.total_idle_ns:
         return []
     per_step = capture.per_step(found.total_idle_ns)
-    names = [api_name(text) if text.startswith("cu") else text for text in capture.trace.strings]
     blocked = int(found.blocked_ns.sum())
     return [
         Finding(
@@ -28,7 +26,7 @@ def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: 
                 ns=found.total_idle_ns,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, capture.ranges_of_calls(found.calls), found.idle_ns),
-                calls=rows_by_name(names, capture.trace.api.name_id[found.calls], found.idle_ns),
+                calls=rows_by_name(capture, capture.trace.api.name_id[found.calls], found.idle_ns),
                 figures={"host_blocked_ns": blocked, "stalling_calls": int((found.idle_ns > 0).sum())},
             ),
         )

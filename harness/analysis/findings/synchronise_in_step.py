@@ -20,10 +20,10 @@ SYNCHRONISING = {
 
 def check(capture: Capture) -> list[Finding]:
     """Find synchronising calls after which a kept step (or a capture without steps) still launches work."""
-    chosen = calls_named(capture, SYNCHRONISING) & ~ends_its_step(capture) & ~item_waits(capture)
+    calls = kept(capture, capture.api_row, calls_named(capture, SYNCHRONISING) & ~item_waits(capture))
     return stall_finding.build(
         capture,
-        kept(capture, capture.api_row, chosen),
+        calls[~ends_its_step(capture, calls)],
         rule="synchronise_in_step",
         what="synchronising calls with work after them",
         advice="remove the synchronisation, or move it to the end of the step: events and wait_stream order streams "

@@ -44,7 +44,7 @@ def check(capture: Capture) -> list[Finding]:
                 ns=total,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, capture.op_range[chosen], gap[chosen]),
-                calls=rows_by_name(capture.trace.strings, operations.name_id[chosen], gap[chosen]),
+                calls=rows_by_name(capture, operations.name_id[chosen], gap[chosen]),
                 figures={"kernels": len(chosen), "kernel_ns": int(duration[chosen].sum())},
             ),
         )
@@ -55,8 +55,7 @@ def gap_before(capture: Capture) -> Int64Array:
     """Per GPU operation: how long nothing of its process had run when it started; 0 for a process's first."""
     operations = capture.trace.operations
     gap = np.zeros(len(operations), dtype=np.int64)
-    for pid in capture.gpu_processes:
-        own = np.flatnonzero(operations.global_pid == pid)  # ordered by start
+    for own in operations.by_process.values():  # ordered by start
         free_from = np.maximum.accumulate(operations.end_ns[own])[:-1]
         gap[own[1:]] = np.maximum(operations.start_ns[own[1:]] - free_from, 0)
     return gap
