@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 setup: $(STAMP) ## Make .venv with pinned dependencies (done once)
 
 .PHONY: bench
-bench: $(STAMP) ## Run the main job: make bench SCENARIO=fsdp2_lora_no_offload [RANKS=2] [ARGS='--set …']
+bench: $(STAMP) ## Run the main job: make bench [SCENARIO=…, default fsdp2_lora_no_offload] [RANKS=2] [ARGS='--set …']
 	@$(BIN)/stepduel bench $(SCENARIO) $(if $(RANKS),--ranks $(RANKS)) $(ARGS)
 
 .PHONY: gate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 import harness
+from harness import names
 from harness.analysis.step_finder import worker_steps
 from harness.analysis.steps import PathSummary, StepTable, step_table, summarise
 from harness.collectors.base import Collector
@@ -71,8 +72,12 @@ class BenchResult:
 
     @property
     def step_median_ns(self) -> float | None:
-        """Median of `durations_ns`; None without a measured step."""
-        return median(self.durations_ns) if self.durations_ns else None
+        """Median measured step: of the step range, as the table of ranges has it, where there is a trace.
+
+        Without one, of `durations_ns`, which the workers report; None without a measured step.
+        """
+        traced = next((item.median_ms * 1e6 for item in self.ranges if item.path == names.STEP), None)
+        return traced or (median(self.durations_ns) if self.durations_ns else None)
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -152,7 +157,7 @@ class _Attempt:
             self.reason = " ".join(str(error).split())
             self.exit_code = LaunchError.exit_code
         if isinstance(error, LaunchFailedError):
-            self.log_tail = error.log_tail
+            self.log_tail = _without_end(error.log_tail, self.reason)
 
 
 def run_bench(
@@ -185,7 +190,7 @@ def _run(scenario: Scenario, subject: Subject, collector: str, reports: Path, pr
     except StepduelError:
         _remove(logs, reports)
         raise
-    progress("reading the trace", len(attempt.reports))
+    progress("reading the trace" if attempt.reason is None else "keeping what there is", len(attempt.reports))
     trace = reports / "traces" / f"{started.run_id}.sqlite"
     table = _collect(chosen.collector, logs, scenario, trace, attempt)
     run = _run_record(scenario, subject, chosen.collector, started, attempt, has_trace=trace.exists())
@@ -303,6 +308,14 @@ def _range_records(table: StepTable) -> list[RangeRecord]:
         )
         for row in table.rows()
     ]
+
+
+def _without_end(log_tail: Sequence[str], reason: str) -> tuple[str, ...]:
+    """Leave out the last lines of a log that the reason repeats: a traceback ends with its exception."""
+    lines = list(log_tail)
+    while lines and " ".join(lines[-1].split()) in reason:
+        lines.pop()
+    return tuple(lines)
 
 
 def _remove(logs: Path, reports: Path) -> None:

@@ -20,6 +20,7 @@ from harness.conditions import ROOT, Conditions, ask_nvidia_smi, between, clock_
 from harness.metrics import percent
 
 SAMPLE_S: Final = 1.0
+BRIEF_SAMPLE_S: Final = 0.5
 BUSY_SHARE: Final = 0.1
 """Of all processors' time, spent on anything before we start anything."""
 STEAL_SHARE: Final = 0.01
@@ -54,6 +55,14 @@ def examine(ranks: int, *, root: Path = ROOT, sample_s: float = SAMPLE_S) -> lis
         throttling(conditions, before.throttled),
     ]
     return [*remarks, *gpu_remarks()] if root == ROOT else remarks
+
+
+def disturbances(*, sample_s: float = BRIEF_SAMPLE_S) -> list[Remark]:
+    """Return what takes the processors from us right now, as warnings; a short look before a launch."""
+    before = snapshot()
+    busy = _busiest(sample_s)
+    conditions = between(before, snapshot())
+    return [remark for remark in (load(conditions, busy), steal(conditions)) if remark.level == "warning"]
 
 
 def load(conditions: Conditions, busiest: Sequence[str]) -> Remark:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.conditions import Conditions, between, snapshot
-from harness.doctor import cores_for, examine, governor, load, steal, throttling, turbo
+from harness.doctor import cores_for, disturbances, examine, governor, load, steal, throttling, turbo
 
 
 @pytest.fixture
@@ -74,6 +74,20 @@ def test_a_quiet_machine_is_fine(machine: Path) -> None:
     (machine / "sys/devices/system/cpu/intel_pstate/no_turbo").write_text("1")
     checks = [load(quiet, []), steal(quiet), throttling(quiet, 9), governor(machine), turbo(machine), cores_for(2, 2)]
     assert [check.level for check in checks] == ["fine"] * 6
+
+
+def test_a_disturbance_is_seen_in_a_short_look() -> None:
+    spinners = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(len(os.sched_getaffinity(0)))
+    ]
+    try:
+        topics = [(remark.topic, remark.level) for remark in disturbances()]
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+    assert ("load", "warning") in topics
+    assert {level for _, level in topics} == {"warning"}
 
 
 def test_a_busy_process_is_named() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import names
+from harness.cli.bench_checks import check_installed, warning_of_disturbance
 from harness.cli.html_reports import html_option, write_bench
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
+from harness.cli.trace_tables import elided
 from harness.errors import UsageError
 from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
 from harness.scenario import load_scenario
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from harness.bench import BenchResult, Progress
 
 BAR_WIDTH = 20
+COLUMN_GAP = 2
+MIN_NAME_WIDTH = 18
 WIDE = 110
 """Columns from which a table has room for bars."""
 
@@ -76,16 +80,19 @@ def bench(
     probes = [] if functions is None else _probe_overrides(functions)
     scenario = load_scenario(name, [*probes, *overrides, *(f"{key}={value}" for key, value in given.items() if value)])
     subject = working_tree(scenario.factory, Path.cwd())
+    if subject.engine_root is None:
+        check_installed(scenario.factory, Path())
     from harness.bench import run_bench  # numpy and the trace reader with it: a mistyped name need not wait for them
 
-    with _progress(scenario.name, scenario.run.warmup_steps + scenario.run.steps) as progress:
+    total = scenario.run.warmup_steps + scenario.run.steps
+    with warning_of_disturbance(), _progress(scenario.name, total) as progress:
         result = run_bench(scenario, subject, collector=collector, reports=reports, progress=progress)
     if html is not None:
         write_bench(result, html)
     if as_json:
         print_json(result.document())
     else:
-        _print(result)
+        _print(result, _next_commands(result, name))
     return result.exit_code
 
 
@@ -133,7 +140,7 @@ def _progress(title: str, total: int) -> Iterator[Progress]:
         yield draw
 
 
-def _print(result: BenchResult) -> None:
+def _print(result: BenchResult, next_commands: Sequence[str]) -> None:
     console = stdout_console()
     title = f"{clean(result.run.scenario)}  {clean(result.description)}"
     console.print(Text(title, style="bold"), soft_wrap=True)
@@ -147,9 +154,10 @@ def _print(result: BenchResult) -> None:
     if result.run.status == "failed":
         _print_failure(result)
     if result.ranges:
-        console.print(_range_table(result.ranges, console.width))
+        console.print(_range_table(result.ranges, console.width), crop=False)
+        console.print(Text("medians, each by itself; share: of the time of all steps, adds up", style="dim"))
         console.print()
-    for label, value in _summary(result):
+    for label, value in [*_summary(result), *zip(("next", ""), next_commands, strict=False)]:
         console.print(Text.assemble((f"{label:<10}", "dim"), clean(value)), soft_wrap=True)
 
 
@@ -177,28 +185,39 @@ def _print_failure(result: BenchResult) -> None:
 
 
 def _range_table(ranges: tuple[PathSummary, ...], width: int) -> Table:
-    """Return the range tree as a table: ms per step, and bytes where something moved."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("range, ms per step", min_width=18)
-    for title in ("calls", "median", "p90", "share", "self", "moved"):
+    """Return the range tree as a table: ms per step, and bytes where something moved. Names give way, figures never."""
+    titles = ["range, ms per step", "calls", "median", "p90", "share", "self", "moved"]
+    figures = [_figures(item) for item in ranges]
+    widths = [max(map(len, column)) for column in zip(titles[1:], *figures, strict=True)]
+    taken = sum(widths) + COLUMN_GAP * len(widths)
+    bars = width >= WIDE
+    room = max(width - taken - (COLUMN_GAP + BAR_WIDTH if bars else 0), MIN_NAME_WIDTH)
+    labels = [elided(label, room, keep_start=True) for label in tree_labels([item.path for item in ranges])]
+    # Wider than a narrow terminal, which then wraps it.
+    forced = taken + max(map(len, [titles[0], *labels])) if taken + room > width else None
+    table = Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0), header_style="dim", width=forced)
+    table.add_column(titles[0], no_wrap=True)
+    for title in titles[1:]:
         table.add_column(title, justify="right", no_wrap=True)
-    if width >= WIDE:
+    if bars:
         table.add_column("share of the step", no_wrap=True)
-    for label, item in zip(tree_labels([item.path for item in ranges]), ranges, strict=True):
-        moved = item.moved_bytes_per_step
+    for label, cells, item in zip(labels, figures, ranges, strict=True):
         style = "bold" if item.path == names.STEP else ""
-        cells = [
-            Text(label, style=style, no_wrap=True, overflow="ellipsis"),
-            Text(count_text(item.calls_per_step), style=style),
-            *(Text(milliseconds(ms * 1e6), style=style) for ms in (item.median_ms, item.p90_ms)),
-            Text(percent(item.share), style=style),
-            Text(milliseconds(item.self_median_ms * 1e6), style=style),
-            Text("" if moved is None else bytes_text(moved), style=style),
-        ]
-        if width >= WIDE:
-            cells.append(Text("█" * round(item.share * BAR_WIDTH), style="cyan"))
-        table.add_row(*cells)
+        bar = [Text("█" * round(item.share * BAR_WIDTH), style="cyan")] if bars else []
+        table.add_row(*(Text(cell, style=style) for cell in (label, *cells)), *bar)
     return table
+
+
+def _figures(item: PathSummary) -> tuple[str, ...]:
+    moved = item.moved_bytes_per_step
+    return (
+        count_text(item.calls_per_step),
+        milliseconds(item.median_ms * 1e6),
+        milliseconds(item.p90_ms * 1e6),
+        percent(item.share),
+        milliseconds(item.self_median_ms * 1e6),
+        "" if moved is None else bytes_text(moved),
+    )
 
 
 def _summary(result: BenchResult) -> list[tuple[str, str]]:
@@ -220,12 +239,12 @@ def _summary(result: BenchResult) -> list[tuple[str, str]]:
     if result.run.logs is not None:
         lines.append(("logs", str(result.reports / result.run.logs)))
     lines.append(("database", f"{result.reports / 'results.db'}, run {result.run.id}"))
-    lines += zip(("next", ""), _next_commands(result), strict=False)
     return lines
 
 
-def _next_commands(result: BenchResult) -> list[str]:
-    scenario = shlex.quote(result.run.scenario)
+def _next_commands(result: BenchResult, given: str) -> list[str]:
+    """Return what to run next; `given` is the scenario as the user named it, by name or path."""
+    scenario = shlex.quote(given)
     if result.run.status == "failed":
         return [f"less {shlex.quote(str(result.reports / (result.run.logs or '')))}/rank0.log"]
     if result.trace is None:

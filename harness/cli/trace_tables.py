@@ -26,9 +26,12 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]
         return
     console = stdout_console()
     figures = [max(len(header), *(len(row[at]) for row in rows)) for at, header in enumerate(headers) if at]
-    width = max(console.width - sum(figures) - 3 * len(headers) - 1, _MIN_NAME_WIDTH)
+    room = console.width - sum(figures) - 3 * len(headers) - 1
+    width = max(room, _MIN_NAME_WIDTH)
     print_paragraph(title, style="bold")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    # Wider than a narrow terminal, which then wraps it: figures are never cut.
+    forced = None if room >= width else console.width - room + width
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, width=forced)
     table.add_column(headers[0], no_wrap=True)
     for header in headers[1:]:
         table.add_column(header, justify="right", no_wrap=True)
@@ -36,7 +39,7 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]
         table.add_row(
             Text(elided(clean(row[0]), width, keep_start=keep_start)), *(Text(clean(cell)) for cell in row[1:])
         )
-    console.print(table)
+    console.print(table, crop=False)
     console.print()
 
 

@@ -18,6 +18,9 @@ from harness.store import RunRecord, StepRecord
 
 MOST_RANGES: Final = 3
 LOG_LINES: Final = 12
+RANGES_NOTE: Final = (
+    "Medians over the measured steps, each on its slowest rank. Shares are of the time of all of them, and add up."
+)
 
 
 class Run(Protocol):
@@ -58,7 +61,7 @@ def render_bench(result: Run, analysis: TraceAnalysis | None = None, *, folder: 
         identity=run.id,
         lead=_lead(result),
         sections=(
-            ranges.section(_rows(result.ranges), "Medians over the measured steps, each on its slowest rank."),
+            ranges.section(_rows(result.ranges), RANGES_NOTE),
             range_trees.section([] if analysis is None else trees(analysis), TREE_NOTE),
             steps.section(_panels(result), "Steps of each rank in the order they ran, in milliseconds."),
             gpu.section({} if analysis is None else {"": analysis}, run.device),
@@ -95,7 +98,7 @@ def _tiles(result: Run) -> list[headline.Tile]:
         spread = f"{milliseconds(times_ns[0])} to {milliseconds(times_ns[-1])} ms"
         steps_made = f"{figures.plural(len(times_ns), 'step')} after {result.warmup_steps} of warm-up"
         value = f"{milliseconds(result.step_median_ns)} ms"
-        detail = f"{spread} over {steps_made}"
+        detail = f"{spread} over {steps_made}" if len(times_ns) > 1 else steps_made
         tiles.append(headline.Tile(title="Step time, median", value=value, detail=detail, wide=True))
     own = sorted(result.ranges, key=lambda item: -item.self_median_ms)[:MOST_RANGES]
     if own:
@@ -128,6 +131,7 @@ def _rows(summaries: Sequence[PathSummary]) -> list[ranges.RangeRow]:
                 median_ns=summary.median_ms * 1e6,
                 p90_ns=summary.p90_ms * 1e6,
                 self_ns=summary.self_median_ms * 1e6,
+                share=summary.share,
                 moved_bytes=summary.moved_bytes_per_step,
             )
         )

@@ -158,6 +158,8 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
     assert load["median_ms"] >= 8
     assert ranges["step"]["moved_bytes_per_step"] is None
     assert ranges["step"]["share"] == 1
+    children = [item for path, item in ranges.items() if path.count("/") == 1]
+    assert 0.9 < sum(item["share"] for item in children) <= 1, "shares are of what adds up"
     durations: dict[int, int] = defaultdict(int)
     for step in document["steps"]:
         durations[step["index"]] = max(durations[step["index"]], step["duration_ns"])
@@ -216,6 +218,9 @@ def test_the_table_fits_80_columns_and_says_what_matters(folder: Path) -> None:
     assert all(len(line) <= 80 for line in table)
     assert "cpu: emulated device memory, the link is RAM; 1 rank" in done.stdout
     assert "2 steps after 1 of warm-up" in done.stdout
+    median = next(line for line in table if line.startswith("step ")).split()[2]
+    assert f"step      {median} ms median of" in done.stdout, "one median, told twice"
+    assert "share: of the time of all steps, adds up" in done.stdout
     assert "2.0 kB" in done.stdout
     for word in ("tokens/s", "peak resident", "reports/traces/", "reports/results.db", "next "):
         assert word in done.stdout
@@ -240,7 +245,10 @@ def test_a_step_that_raises_is_readable_on_a_terminal(folder: Path) -> None:
     done = bench(folder, "small", "--set", "engine.trouble=raise")
     assert done.returncode == 4
     assert "FAILED  rank 0 raised in step 2: AssertionError: may not move alone \\x1b]0;owned\\x07" in done.stdout
-    assert "  | AssertionError: may not move alone \\x1b]0;owned" in done.stdout, "the last log lines, made harmless"
+    assert '  |     if self.trouble == "raise"' in done.stdout, "the last log lines"
+    assert done.stdout.count("may not move alone") == 2, "as the reason, and as the line of code that raised it"
+    assert "keeping what there is" in done.stderr
+    assert "reading the trace" not in done.stderr
     assert "\x1b" not in done.stdout
     assert "Traceback" not in done.stderr
 
@@ -259,6 +267,13 @@ def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
     assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert stored(folder, "select min(sequence) from steps") == [(0,)]
     assert processes_of(folder) == []
+
+
+def test_a_scenario_given_by_its_path_is_so_in_what_to_do_next(folder: Path) -> None:
+    (folder / "scenarios" / "small.toml").rename(folder / "other name.toml")
+    done = bench(folder, "other name.toml", "--steps", "1", "--collector", "none")
+    assert done.returncode == 0, done.stderr
+    assert "next      stepduel bench 'other name.toml' --collector recorder" in done.stdout
 
 
 @pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM])
@@ -300,6 +315,7 @@ def test_a_trace_that_cannot_be_written_is_a_failed_run(folder: Path) -> None:
     [
         (["smal"], "no scenario named 'smal'. Did you mean 'small'?"),
         (["small", "--ranks", "0"], "'--ranks'"),
+        (["small", "--set", "engine.factory='gone.engine:build'"], "/src, and none is installed for"),
         (["small", "--set", "engine.at_stp=1"], "unknown key 'at_stp'. Did you mean 'at_step'?"),
         (["small", "--python-functions-trace", "small_engine.py"], "not in the form of nsys"),
         (["small", "--collector", "nsys"], "nsys"),

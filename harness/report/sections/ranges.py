@@ -40,6 +40,8 @@ class RangeRow:
     median_ns: float
     p90_ns: float
     self_ns: float
+    share: float | None = None
+    """Of the time of all steps, where that is known; otherwise the share of the median step is shown."""
     gpu_ns: float | None = None
     moved_bytes: float | None = None
 
@@ -61,7 +63,7 @@ def _table(rows: Sequence[RangeRow]) -> Markup:
 
 
 def _row(row: RangeRow, whole_ns: float, gpu: bool, moved: bool) -> Row:
-    share = row.median_ns / whole_ns if whole_ns else 0.0
+    share = row.share if row.share is not None else row.median_ns / whole_ns if whole_ns else 0.0
     cells: list[str | Markup] = [
         _NAME.format(row.depth, path(row.name, 90)),
         count_text(row.calls),
