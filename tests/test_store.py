@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +15,17 @@ import pytest
 
 from harness.environment import Environment, Gpu
 from harness.errors import UsageError
-from harness.store import RangeRecord, RunRecord, StepRecord, Store, check_writable, database, migrations, new_run_id
+from harness.store import (
+    RangeRecord,
+    RunRecord,
+    StepRecord,
+    Store,
+    check_writable,
+    database,
+    migrations,
+    new_run_id,
+    waiting,
+)
 
 ENVIRONMENT = Environment(
     cpu_model="Test CPU",
@@ -192,6 +204,49 @@ def test_a_locked_database_is_said_to_be_locked(tmp_path: Path, monkeypatch: pyt
     with Store(path) as db, pytest.raises(UsageError, match="locked: another process holds it; try again"):
         db.add_run(make_run(), ENVIRONMENT, STEPS, RANGES)
     holder.close()
+
+
+def test_a_long_wait_is_told_with_who_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(waiting, "NOTICE_S", 0.1)
+    monkeypatch.setattr(database, "NOTICE_S", 0.1)
+    path = tmp_path / "results.db"
+    Store(path).close()
+    code = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute('begin immediate');"
+        "print('held', flush=True); sys.stdin.readline(); c.execute('commit')"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "held\n"
+        assert f"(pid {holder.pid})" in waiting.holders(path)
+        letting_go = threading.Timer(1.0, lambda: (holder.stdin.write("\n"), holder.stdin.flush()))  # type: ignore[union-attr] # checked above
+        letting_go.start()
+        with Store(path) as store:
+            store.add_run(make_run(), ENVIRONMENT, STEPS, RANGES)
+            assert store.run("r1").id == "r1"
+        letting_go.join()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert re.search(rf"^stepduel: waiting for .+ \(pid {holder.pid}\) to be done with {re.escape(str(path))} ", said)
+    assert waiting.holders(path) == ""
+
+
+def test_a_short_wait_is_not_worth_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "results.db"
+    Store(path).close()
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("begin immediate")
+    letting_go = threading.Timer(0.3, holder.rollback)
+    letting_go.start()
+    with Store(path) as store:
+        store.add_run(make_run(), ENVIRONMENT, STEPS, RANGES)
+    letting_go.join()
+    holder.close()
+    assert capsys.readouterr().err == ""
 
 
 def test_check_writable_creates_nothing(tmp_path: Path) -> None:

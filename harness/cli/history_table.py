@@ -6,9 +6,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.output import clean, stdout_console
-from harness.history.series import Point, ScenarioHistory, Series
-from harness.history.words import change_text, code_label, day, sentences, subtitle, title
-from harness.metrics import milliseconds
+from harness.history.series import RUNNING, Point, ScenarioHistory, Series
+from harness.history.words import change_text, code_label, day, running_text, sentences, subtitle, title
+from harness.metrics import milliseconds, plural
 
 MOST_POINTS = 30
 PIPE_WIDTH = 120
@@ -27,11 +27,14 @@ def print_history(history: ScenarioHistory) -> None:
     if history.duels:
         _say("duels, newest first", "bold")
         for duel in history.duels[:MOST_POINTS]:
-            change = "nothing measured" if duel.ratio is None else f"{change_text(duel.ratio)} over {duel.pairs} pairs"
+            made = plural(duel.pairs, "launch pair") + (" so far" if duel.status == RUNNING else "")
+            change = "nothing measured" if duel.ratio is None else f"{change_text(duel.ratio)} over {made}"
             _say(f"  {day(duel.started_at)}  {duel.base} → {duel.head}: {change}  ({duel.id})")
         _say("")
     for record in history.failed:
         _say(f"{day(record.started_at)}  {record.kind} {record.id} measured nothing: {record.reason or record.status}")
+    for duel_id in history.running:
+        _say(running_text(duel_id))
     for note in history.notes:
         _say(note)
 

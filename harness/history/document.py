@@ -21,6 +21,7 @@ def document(history: ScenarioHistory) -> dict[str, Any]:
             {name: getattr(record, name) for name in ("id", "kind", "side", "status", "reason")}
             for record in history.failed
         ],
+        "running": list(history.running),
         "duels": [asdict(duel) for duel in history.duels],
         "notes": list(history.notes),
     }
@@ -29,6 +30,7 @@ def document(history: ScenarioHistory) -> dict[str, Any]:
 def _series(series: Series) -> dict[str, Any]:
     return {
         "key": {**asdict(series.key), "overrides": list(series.key.overrides), "cpu_model": series.cpu_model},
+        "scenario_keys": dict(series.scenario_keys),
         "order": "commits" if series.by_commit else "measured",
         "points": [_point(point) for point in series.points],
         "changes": [{**asdict(change), "revision": series.points[change.index].revision} for change in series.changes],

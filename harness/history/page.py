@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from harness.history.series import DuelPoint, Point, ScenarioHistory, Series
-from harness.history.words import change_text, code_label, day, sentences, subtitle, title
+from harness.history.words import change_text, code_label, day, running_text, sentences, subtitle, title
 from harness.metrics import milliseconds
 from harness.report import figures
 from harness.report.drawing import Plots, both_widths
@@ -82,6 +82,7 @@ def _sections(history: ScenarioHistory) -> Iterator[Section]:
         f"{day(record.started_at)}: {record.kind} {record.id} measured nothing: {record.reason or record.status}"
         for record in history.failed
     ]
+    remarks += map(running_text, history.running)
     if remarks or history.notes:
         yield Section(anchor="remarks", title="Remarks", html=draw(REMARKS, lines=[*history.notes, *remarks]))
 

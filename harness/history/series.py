@@ -11,16 +11,22 @@ measured.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Literal
+from typing import Any, Final, Literal
 
 from harness.history.words import code_label
 from harness.stats.changepoints import ChangePoint, OtavaMissingError, change_points
 from harness.stats.history import Suspicion, confirmed, suspicion
 from harness.store.history import Kind, MeasuredRecord
+
+RUNNING: Final = "running"
+MEASURED_SECTIONS: Final = ("run", "engine", "probes")
+NOT_MEASURED: Final = ("run.timeout_s", "run.start_timeout_s")
+"""What a scenario's hash is over, and what of that it leaves out (`harness.scenario.model`)."""
 
 Mark = Literal["", "suspicious", "confirmed", "refuted"]
 """A point above the prediction bound: alone, with a re-run of the same code that agrees, or with one that does not."""
@@ -63,6 +69,8 @@ class Series:
 
     key: Key
     cpu_model: str
+    scenario_keys: Mapping[str, str]
+    """Of the scenario, what differs from the newest series: dotted key to its value here. Empty for the same hash."""
     points: tuple[Point, ...]
     by_commit: bool
     """Whether the order is that of the commits; that of the measurements otherwise."""
@@ -94,17 +102,22 @@ class DuelPoint:
     ratio: float | None
     pairs: int
     status: str
+    """A duel that is `running` is shown with the launch pairs it has so far, and is no point of a series yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioHistory:
-    """Everything stored about a scenario. `failed` are the runs and duels without a measured step."""
+    """Everything stored about a scenario. `failed` are the runs and duels without a measured step.
+
+    `running` are the duels under way, or whose process was killed: they may get more launch pairs (`--resume`).
+    """
 
     scenario: str
     series: tuple[Series, ...]
     duels: tuple[DuelPoint, ...]
     """Duels of two bodies of code, newest first."""
     failed: tuple[MeasuredRecord, ...]
+    running: tuple[str, ...]
     baseline: str | None
     notes: tuple[str, ...]
 
@@ -122,11 +135,12 @@ def scenario_history(
     """
     grouped: dict[Key, list[MeasuredRecord]] = {}
     for record in measured:
-        if record.launches_ns:
+        if record.launches_ns and record.status != RUNNING:
             grouped.setdefault(_key(record), []).append(record)
     newest = sorted(grouped.items(), key=lambda item: (item[1][-1].started_at, item[0]), reverse=True)
     notes: list[str] = []
-    series = tuple(_series(key, records, order or {}, baseline, notes) for key, records in newest)
+    reference = newest[0][1][-1].scenario_document if newest else {}
+    series = tuple(_series(key, records, order or {}, baseline, notes, reference) for key, records in newest)
     if baseline is not None and not any(one.baseline_ns is not None for one in series):
         short = baseline[:12]
         notes.append(f"the pinned baseline {short} was never measured: stepduel compare {scenario} {short}")
@@ -134,7 +148,8 @@ def scenario_history(
         scenario=scenario,
         series=series,
         duels=tuple(_duels(measured)),
-        failed=tuple(record for record in measured if not record.launches_ns),
+        failed=tuple(record for record in measured if not record.launches_ns and record.status != RUNNING),
+        running=tuple(dict.fromkeys(record.id for record in measured if record.status == RUNNING)),
         baseline=baseline,
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -173,7 +188,12 @@ def _key(record: MeasuredRecord) -> Key:
 
 
 def _series(
-    key: Key, records: Sequence[MeasuredRecord], order: Mapping[str, int], baseline: str | None, notes: list[str]
+    key: Key,
+    records: Sequence[MeasuredRecord],
+    order: Mapping[str, int],
+    baseline: str | None,
+    notes: list[str],
+    reference: Mapping[str, Any],
 ) -> Series:
     by_commit = all(record.revision in order for record in records)
     points = [_point(record) for record in records]
@@ -191,11 +211,31 @@ def _series(
     return Series(
         key=key,
         cpu_model=records[-1].cpu_model,
+        scenario_keys=_differing(records[-1].scenario_document, reference),
         points=tuple(replace(point, mark=_mark(points, index)) for index, point in enumerate(points)),
         by_commit=by_commit,
         changes=changes,
         baseline_ns=median(pinned) if pinned else None,
     )
+
+
+def _differing(document: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, str]:
+    """Return the keys of a scenario that shape what is measured and differ from those of `reference`, with values."""
+    own, other = dict(_flat(document)), dict(_flat(reference))
+    keys = sorted(key for key in {*own, *other} if own.get(key) != other.get(key))
+    return {key: own.get(key, "not set") for key in keys}
+
+
+def _flat(document: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted keys and values that the hash of a scenario is over."""
+    for key, value in document.items():
+        dotted = f"{above}.{key}" if above else key
+        if dotted.partition(".")[0] not in MEASURED_SECTIONS or dotted in NOT_MEASURED:
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, dotted)
+        else:
+            yield dotted, json.dumps(value, sort_keys=True)
 
 
 def _point(record: MeasuredRecord) -> Point:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from harness.history.series import Series
 
 
+MOST_KEYS = 8
+"""Keys of a scenario that are named where it differs."""
+
+
 def code_label(subject: str, revision: str | None, dirty: bool | None, overrides: Sequence[str] = ()) -> str:
     """Return what a person would call a body of code: its short hash, what was changed, and its overrides."""
     name = subject if revision is None else revision[:10] + (" with changes" if dirty else "")
@@ -35,13 +39,21 @@ def title(series: Series) -> str:
 
 
 def subtitle(series: Series) -> list[str]:
-    """Return the rest of the key, and how the points are ordered."""
+    """Return the rest of the key, what differs in the scenario from the newest series, and how points are ordered."""
     key = series.key
+    keys = [f"{name} = {value}" for name, value in series.scenario_keys.items()]
+    more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
     return [
         f"machine {key.machine}, collector {key.collector}, "
         f"Stepduel {key.harness_version}, scenario {key.scenario_hash}",
+        *([f"another scenario than the newest: {', '.join(keys[:MOST_KEYS])}{more}"] if keys else []),
         "in the order of commits" if series.by_commit else "in the order of measurements",
     ]
+
+
+def running_text(duel_id: str) -> str:
+    """Return what is said of a duel under way."""
+    return f"duel {duel_id} is under way, or was killed: no point until it has ended (stepduel compare … --resume)"
 
 
 def sentences(series: Series) -> list[str]:

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from sqlite_utils import Database, Migrations
 
 from harness.environment import Environment
 from harness.errors import UsageError
+from harness.store.waiting import NOTICE_S, when_free
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another one. A run is written in well under a second."""
@@ -142,10 +142,10 @@ class Store:
         self.path = path
         with self._clear_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+            connection = sqlite3.connect(path, timeout=min(NOTICE_S, BUSY_TIMEOUT_S), isolation_level=None)
             self.db = Database(connection)
             try:
-                self._prepare()
+                when_free(path, self._prepare, BUSY_TIMEOUT_S)
             except BaseException:
                 connection.close()
                 raise
@@ -230,7 +230,7 @@ class Store:
     def transaction(self) -> Iterator[None]:
         """Run the block as one write transaction, waiting for other writers; nothing of it stays if it raises."""
         with self._clear_errors():
-            self.db.conn.execute("begin immediate")
+            when_free(self.path, lambda: self.db.conn.execute("begin immediate"), BUSY_TIMEOUT_S)
             try:
                 yield
             except BaseException:
@@ -257,22 +257,10 @@ class Store:
                 "update Stepduel, or name another folder with --reports"
             )
         self.db.conn.execute("pragma foreign_keys = on")
-        self._use_write_ahead_log()
+        self.db.conn.execute("pragma journal_mode = wal")
         if migrations.pending(self.db):
             with self.transaction():
                 migrations.apply(self.db)
-
-    def _use_write_ahead_log(self) -> None:
-        """Switch to WAL. SQLite does not wait for others during the switch itself, so this waits by hand."""
-        deadline = time.monotonic() + BUSY_TIMEOUT_S
-        while True:
-            try:
-                self.db.conn.execute("pragma journal_mode = wal")
-                return
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -46,6 +46,8 @@ class MeasuredRecord:
     """Hash over what was uncommitted; None where it is not known or nothing was."""
     overrides: tuple[str, ...]
     scenario_hash: str
+    scenario_document: Mapping[str, Any]
+    """The resolved scenario that the hash is of."""
     machine: str
     cpu_model: str
     collector: str
@@ -99,6 +101,7 @@ def _run(row: dict[str, Any], launches_ns: tuple[tuple[int, ...], ...]) -> Measu
         changes=None,
         overrides=(),
         scenario_hash=row["scenario_hash"],
+        scenario_document=json.loads(row["scenario_document"]),
         machine=row["machine"],
         cpu_model=row["cpu_model"],
         collector=row["collector"],
@@ -123,6 +126,7 @@ def _side(row: dict[str, Any], side: str, launches_ns: tuple[tuple[int, ...], ..
         changes=subject.get("changes"),
         overrides=tuple(subject.get("overrides", ())),
         scenario_hash=row["scenario_hash"],
+        scenario_document=json.loads(row["scenario_document"]),
         machine=row["machine"],
         cpu_model=row["cpu_model"],
         collector=subject.get("collector", row["collector"]),

@@ -199,10 +199,16 @@ def test_refuses_what_is_there_and_leaves_nothing_half_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "t.sqlite"]
 
 
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "out.json"
+    assert run(["export", str(training(tmp_path / "t.sqlite")), "--to", "perfetto", "-o", str(target)]) == 0
+    assert json.loads(target.read_text())["traceEvents"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "csv", "-o", "nowhere/x.csv"], "no such folder"),
+        (["--to", "csv", "-o", "/dev/null/x.csv"], "/dev/null/x.csv cannot be written"),
         (["--to", "csv", "-o", "x.csv", "--table", "rangs"], "Did you mean 'ranges'"),
         (["--to", "perfetto", "-o", "x.json", "--table", "api"], "--table is for csv"),
         (["--to", "excel", "-o", "x"], "excel"),

@@ -12,6 +12,7 @@ import pytest
 from results import ENVIRONMENT, OTHER_MACHINE, add_duel, add_run, revision
 
 from harness.cli.__main__ import run
+from harness.scenario import load_scenario
 from harness.store import BaselineRecord, Baselines, Store
 
 
@@ -195,6 +196,43 @@ def test_the_page_repeats_to_the_byte_and_holds_hostile_names_as_text(
     assert "&lt;script&gt;alert" in text
     assert "\x1b" not in text + capsys.readouterr().out
     assert re.search(r">\+\d\.\d % from here on[<,]", text)
+
+
+def test_what_differs_between_scenarios_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys named are those that the hash is over: limits on waiting and words are not among them."""
+    scenarios = [
+        load_scenario("smoke", overrides)
+        for overrides in (
+            ["engine.lora_rank=64", "engine.only_here=1", "run.timeout_s=7"],
+            ["run.steps=3", "description=words", "run.start_timeout_s=9"],
+        )
+    ]
+    for minute, scenario in enumerate(scenarios):
+        document = {"scenario_hash": scenario.hash, "scenario_document": scenario.document()}
+        add_run(database(folder), f"r{minute}", 100, minute=minute, **document)
+    newest, older = history(capsys)["series"]
+    assert newest["scenario_keys"] == {}
+    steps = load_scenario("smoke").run.steps
+    assert older["scenario_keys"] == {"engine.lora_rank": "64", "engine.only_here": "1", "run.steps": str(steps)}
+    assert run(["history", "smoke", "--html", "h.html"]) == 0
+    said = f"engine.lora_rank = 64, engine.only_here = 1, run.steps = {steps}"
+    assert said in capsys.readouterr().out
+    assert said in Path("h.html").read_text(encoding="utf-8")
+
+
+def test_a_duel_under_way_is_no_point_yet(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_duel(database(folder), "ended", 100, 110, pairs=1)
+    add_duel(database(folder), "going-on", 100, 150, minute=5, pairs=2, status="running")
+    found = history(capsys)
+    assert {point["id"] for series in found["series"] for point in series["points"]} == {"ended"}
+    assert found["running"] == ["going-on"]
+    assert found["failed"] == []
+    assert run(["history", "smoke", "--html", "h.html"]) == 0
+    out = capsys.readouterr().out
+    assert "+50.0 % over 2 launch pairs so far  (going-on)" in out
+    assert "+10.0 % over 1 launch pair  (ended)" in out
+    assert "duel going-on is under way, or was killed" in out
+    assert "duel going-on is under way" in Path("h.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from harness.errors import UsageError
 def replacing(target: Path, *, force: bool, folder: bool) -> Iterator[Path]:
     """Yield a path to write to that becomes `target` when the block succeeds, and vanishes when it fails.
 
+    Folders above it are made where they are missing, as for a report.
     The path is an existing empty folder with `folder`, a file to be made otherwise. In a folder that is there, only
     files of the names written are replaced, one by one; it keeps whatever else it holds. Raises UsageError where
     `target` exists and `force` is not given, is of the other kind, or its folder cannot be written to.
@@ -23,9 +24,8 @@ def replacing(target: Path, *, force: bool, folder: bool) -> Iterator[Path]:
             raise UsageError(f"{target} exists already: give another name or --force to replace it")
         if target.is_dir() != folder:
             raise UsageError(f"{target} is a {'folder' if target.is_dir() else 'file'}: remove it or give another name")
-    if not target.parent.is_dir():
-        raise UsageError(f"no such folder: {target.parent}")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as private:
             work = Path(private) / "new"
             if folder:
