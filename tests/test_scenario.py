@@ -137,7 +137,7 @@ def test_bad_overrides_are_refused(tmp_path: Path, text: str, complaint: str) ->
         ("run = 3\n" + MINIMAL, "expected a table, written as [run]"),
         ('description = "x"\n', "engine.factory is missing"),
         (MINIMAL.replace('"A test"', "3"), "description = 3: expected one line of text"),
-        (MINIMAL.replace('description = "A test"', ""), "description is missing: expected one line on what it measures"),
+        (MINIMAL.replace('description = "A test"', ""), "description is missing: expected one line on what it"),
         ("extends = 3\n" + MINIMAL, "expected the name of a scenario"),
         ('extends = "_basee"\n' + MINIMAL, "no such scenario. Did you mean '_base'?"),
     ],
