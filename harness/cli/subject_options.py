@@ -53,7 +53,6 @@ def warn_of_mismatches(*subjects: Subject) -> None:
     """Say on stderr which subjects run with what they did not ask for."""
     from harness.cli.output import clean, stderr_console
 
-    for subject in dict.fromkeys(subjects):
-        if subject.mismatches:
-            text = f"warning: {subject.name} runs with {'; '.join(subject.mismatches)}"
-            stderr_console().print(Text(clean(text), style="yellow"), soft_wrap=True)
+    texts = [f"warning: {one.name} runs with {', '.join(one.mismatches)}" for one in subjects if one.mismatches]
+    for text in dict.fromkeys(texts):
+        stderr_console().print(Text(clean(text), style="yellow"), soft_wrap=True)

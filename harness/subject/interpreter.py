@@ -106,8 +106,7 @@ def ask(python: Path) -> Interpreter:
         raise UsageError(f"{python}: is Python {version}; expected {'.'.join(map(str, OLDEST))} or newer")
     missing = [module for module in NEEDED_BY_RANKS if module not in found["modules"]]
     if missing:
-        names = " and ".join(missing)
-        raise UsageError(f"{python}: has no {names}, which every rank imports; {python} -m pip install {names}")
+        raise UsageError(f"{python}: has no {' and no '.join(missing)}, which every rank imports: install it there")
     versions = {normalised(name): text for name, text in found["versions"].items()}
     return Interpreter(python=python, versions=versions, markers=found["markers"])
 

@@ -38,9 +38,7 @@ def run_pip(python: Path, command: str, arguments: Sequence[str], *, log: Path, 
     Raises `PipError` when it fails, and `UsageError` where there is no pip.
     """
     if importlib.util.find_spec("pip") is None:
-        raise UsageError(
-            f"{sys.executable} has no pip, which installs releases: run {sys.executable} -m ensurepip"
-        )
+        raise UsageError(f"{sys.executable} has no pip, which installs releases: run {sys.executable} -m ensurepip")
     whole = [sys.executable, "-m", "pip", "--python", str(python), command, "--no-input", "--progress-bar=off"]
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED}
     environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUNBUFFERED": "1"}

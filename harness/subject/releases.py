@@ -158,7 +158,7 @@ def contradictions(requires: Sequence[str], interpreter: Interpreter) -> tuple[s
     seldom everything. What is used and missing fails as an import that names it.
     """
     return tuple(
-        f"{requirement.name} {version}, not {requirement.specifier}"
+        f"{requirement.name} {version} (asks for {requirement.specifier})"
         for requirement, version in _applying(requires, interpreter)
         if version is not None and not _meets(requirement, version)
     )

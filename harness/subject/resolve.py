@@ -178,7 +178,7 @@ def _mismatches(name: str, release: Release, engine: Engine, interpreter: Interp
     found = contradictions(release.requires, interpreter)
     if found and not engine.allow_mismatch:
         raise UsageError(
-            f"{name} contradicts the environment that both sides share: it would run with {'; '.join(found)}: choose "
+            f"{name} contradicts the environment that both sides share: it would run with {', '.join(found)}: choose "
             "subject.requirements that suit both sides, or measure it all the same with --allow-mismatch"
         )
     return found
