@@ -214,7 +214,8 @@ PROMISED = [
 
 
 def test_promised_scenarios_are_all_there() -> None:
-    assert set(PROMISED) == {path.stem for path in (ROOT / "scenarios").glob("[!_]*.toml")}
+    found = {path.stem for path in (ROOT / "scenarios").glob("[!_]*.toml")}
+    assert set(PROMISED) == {name for name in found if not name.startswith("verl_")}  # test_verl_adapter.py has those
 
 
 @pytest.mark.parametrize("name", PROMISED)
