@@ -36,9 +36,8 @@ def report(duel_id: str | None, reports: Path, html: Path | None, repo: Path, sl
     from harness.cli.html_reports import write_duel
     from harness.cli.output import print_json
     from harness.comparison import compare_stored, document
-    from harness.duel import RESULTS
     from harness.errors import UsageError
-    from harness.store import Duels, Store
+    from harness.store import RESULTS, Duels, Store
 
     path = reports / RESULTS
     if not path.exists():
