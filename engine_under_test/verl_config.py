@@ -128,7 +128,8 @@ def model_options(config: VerlConfig, path: str) -> dict[str, Any]:
 def engine_options(config: VerlConfig, known: Collection[str], *, cpu: bool) -> dict[str, Any]:
     """Return the keywords of verl's `FSDPEngineConfig`, left to those that this release has (`known`).
 
-    Gradients are synchronised after every micro-batch on a CPU, where gloo cannot reduce what later releases defer.
+    On a CPU gradients are reduced after every micro-batch, as all releases did before 0.9: the later ones defer that by
+    default, and several ranks then add in another order.
     """
     options: dict[str, Any] = {
         "strategy": "fsdp2",
