@@ -37,6 +37,7 @@ class DuelOptions:
     margin: float
     alpha: float
     interleave: Interleave
+    pinned: bool
     budget: float | None
     seed: int | None
     resume: bool
@@ -83,6 +84,7 @@ class DuelOptions:
             rule=rule,
             steps=self.steps,
             interleave=self.interleave,
+            pinned=self.pinned,
             seed=order_seed(self.seed),
             budget_s=self.budget,
             explain=explain,

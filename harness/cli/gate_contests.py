@@ -112,6 +112,7 @@ def _contest(request: Request, scenario: str, against: Against, base: str, alpha
         margin=limit,
         alpha=alpha,
         interleave="steps",
+        pinned=True,
         budget=policy.budget_s,
         seed=request.seed,
         resume=request.resume,

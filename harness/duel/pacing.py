@@ -2,7 +2,7 @@
 
 Warm-up of the first launch pair goes on until steps have had time to settle and to show their scatter; later pairs
 repeat its length. From what starting and stepping cost follows the number of measured steps (`stats.noise`), kept low
-enough that the first look comes soon.
+enough that the first look comes soon, and high enough that measuring does not take less time than starting.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
 BLOCKS_FACTOR: Final = 2.5
 """Scatter of launches in turn against steps in turn, on an idle machine; about twice that on a loaded one."""
-MIN_STEPS: Final = 8
+MIN_STEPS: Final = 5
+"""So few only where steps take seconds and starting takes no longer: a median of fewer follows single hiccups."""
 MAX_STEPS: Final = 100
 FIRST_LOOK_S: Final = 50.0
-"""The first look should come by then; long steps are measured at least `MIN_STEPS` times all the same."""
+"""The first look should come by then; what starts slowly is measured for as long as it starts all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +61,14 @@ def warmed_up(done: int, elapsed_s: float, scenario_warmup: int) -> bool:
     return done >= max(scenario_warmup, 1) and (done >= WARMUP_STEPS or elapsed_s >= WARMUP_S)
 
 
-def measured_steps(start_s: float, step_pair_s: float, noise: Noise | None, first_look_pairs: int) -> int:
+def measured_steps(
+    start_s: float, step_pair_s: float, noise: Noise | None, first_look_pairs: int, warmup_steps: int
+) -> int:
     """Return the steps to measure a launch, from what starting a launch pair and one step pair cost."""
     best = (noise or TYPICAL_NOISE).best_steps(start_s, step_pair_s, at_least=MIN_STEPS, at_most=MAX_STEPS)
-    affordable = (FIRST_LOOK_S / first_look_pairs - start_s) / step_pair_s
-    return max(MIN_STEPS, min(best, math.floor(affordable)))
+    affordable = (FIRST_LOOK_S / first_look_pairs - start_s) / step_pair_s - warmup_steps
+    worthwhile = start_s / step_pair_s
+    return max(MIN_STEPS, min(best, math.floor(max(affordable, worthwhile))))
 
 
 def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]], *, in_turn: bool = True) -> Sight:

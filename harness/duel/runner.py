@@ -72,7 +72,9 @@ class _Duel:
         key = plan.key(self._environment)
         if plan.interleave == "steps":  # launches in turn are noisier, and learn nothing from steps in turn
             machine = self._environment.machine
-            self._same_code = same_code_duels(self._duels, plan.scenario.hash, machine, plan.head.collector)
+            self._same_code = same_code_duels(
+                self._duels, plan.scenario.hash, machine, plan.head.collector, pinned=plan.pinned
+            )
         stored = self._unfinished(key) if resume else None
         if stored is not None:
             self._adopt(stored)
@@ -107,6 +109,7 @@ class _Duel:
             explanation=None,
             harness_version=harness.__version__,
             logs=f"duels/{self._id}",
+            pinned=plan.pinned,
         )
         self._duels.add(record, self._environment)
 
@@ -191,6 +194,7 @@ class _Duel:
             wraps={name: collectors()[sides[name].collector].wrap for name in SIDES},
             starter=starter,
             order_seed=order_seed,
+            pinned=self._plan.pinned,
             deadline=self._deadline,
         )
 
@@ -204,7 +208,7 @@ class _Duel:
             if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
                 return None
             step_pair_s = min(base + head for base, head in warmup) / 1e9
-            best = measured_steps(start_s, step_pair_s, known_noise(self._same_code).noise, rule.looks[0])
+            best = measured_steps(start_s, step_pair_s, known_noise(self._same_code).noise, rule.looks[0], len(warmup))
             self._pace = Pace(warmup_steps=len(warmup), steps=plan.steps or best)
         elif len(warmup) < self._pace.warmup_steps:
             return None
@@ -305,6 +309,7 @@ def _launch_document(run: PairRun, side: SideName) -> dict[str, Any]:
     ready = run.ready[side]
     return {
         "pids": list(ready.pids),
+        "cores": None if run.placement is None else [list(cores) for cores in run.placement],
         "device": ready.device,
         "engine": dict(ready.engine_description),
     }

@@ -144,6 +144,7 @@ class _Rank:
             "ranks": self._ranks,
             "device": "cuda" if self._cuda else "cpu",
             "pids": pids,
+            "threads": torch.get_num_threads(),
             "versions": {
                 "python": python_version(),
                 "torch": torch.__version__,

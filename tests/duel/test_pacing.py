@@ -31,15 +31,16 @@ def test_warm_up_ends_by_steps_or_time_but_not_before_the_scenario_says() -> Non
 
 def test_short_steps_get_the_best_number_and_long_ones_the_least() -> None:
     # n* = √(6 / 0.05 · 0.02² · 3) / 0.006
-    assert measured_steps(6.0, 0.05, None, 4) == round(math.sqrt(6 / 0.05 * 0.02**2 * 3) / 0.006)
-    assert measured_steps(6.0, 0.001, None, 4) == MAX_STEPS
-    assert measured_steps(10.0, 20.0, None, 4) == MIN_STEPS
+    assert measured_steps(6.0, 0.05, None, 3, 5) == round(math.sqrt(6 / 0.05 * 0.02**2 * 3) / 0.006)
+    assert measured_steps(6.0, 0.001, None, 3, 5) == MAX_STEPS
+    assert measured_steps(10.0, 20.0, None, 3, 2) == MIN_STEPS
+    assert measured_steps(60.0, 7.0, None, 3, 2) == 60 // 7  # a slow start is worth as much measuring
 
 
 @pytest.mark.parametrize("step_pair_s", [0.01, 0.1, 0.3, 1.0])
 def test_the_first_look_comes_in_time(step_pair_s: float) -> None:
-    steps = measured_steps(5.0, step_pair_s, Noise(within=0.5, between=0.0001, autocorrelation=0.9), 4)
-    assert steps == MIN_STEPS or 4 * (5.0 + steps * step_pair_s) <= FIRST_LOOK_S
+    steps = measured_steps(5.0, step_pair_s, Noise(within=0.5, between=0.0001, autocorrelation=0.9), 3, 5)
+    assert steps == MAX_STEPS or FIRST_LOOK_S - 3 * step_pair_s <= 3 * (5.0 + (5 + steps) * step_pair_s) <= FIRST_LOOK_S
 
 
 def test_sight_prefers_history_to_the_warm_up() -> None:

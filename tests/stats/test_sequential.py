@@ -174,7 +174,7 @@ def test_pairs_to_decide_would_have_decided(d: list[float]) -> None:
 
 @pytest.mark.parametrize(
     ("most_pairs", "looks"),
-    [(2, (2,)), (4, (4,)), (5, (4, 5)), (6, (4, 6)), (10, (4, 6, 8, 10)), (12, (3, 6, 9, 12)), (26, (7, 13, 20, 26))],
+    [(2, (2,)), (3, (3,)), (4, (3, 4)), (6, (3, 5, 6)), (10, (3, 5, 7, 10)), (12, (3, 6, 9, 12)), (26, (7, 13, 20, 26))],
 )
 def test_looks_follow_the_planned_pairs(most_pairs: int, looks: tuple[int, ...]) -> None:
     assert planned_looks(most_pairs) == looks
