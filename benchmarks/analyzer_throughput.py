@@ -12,11 +12,13 @@ by default), then runs, each in a process of its own:
 CPU seconds (user and system, all threads) are what counts; wall time is shown, and depends on who else is on the
 machine. Of several repetitions the least is taken. The peer is not a dependency; make it an environment of its own:
 
-    python -m venv peer && peer/bin/pip install nsys-ai==0.3.0 duckdb==1.5.5 duckdb-extension-sqlite-scanner==1.5.5
+    python -m venv peer
+    peer/bin/pip install nsys-ai==0.3.0 duckdb==1.5.5
+    peer/bin/pip install duckdb-extensions==1.5.5 duckdb-extension-sqlite-scanner==1.5.5
     peer/bin/python -c "import duckdb_extensions as d; d.import_extension('sqlite_scanner')"
     python benchmarks/analyzer_throughput.py --peer peer/bin/nsys-ai
 
-Without the second package its DuckDB has no way into SQLite files offline, and it falls back to plain SQLite.
+Without the last two packages its DuckDB has no way into SQLite files offline, and it falls back to plain SQLite.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ import adbc_driver_manager, adbc_driver_sqlite, pyarrow
 database = adbc_driver_sqlite.connect(f"file:{sys.argv[1]}?mode=ro")
 connection = adbc_driver_manager.AdbcConnection(database)
 for columns, table in (
-    ("start, end, deviceId, streamId, correlationId, globalPid, demangledName", "CUPTI_ACTIVITY_KIND_KERNEL"),
+    ("start, end, correlationId, globalPid, demangledName", "CUPTI_ACTIVITY_KIND_KERNEL"),
     ("start, end, globalTid, correlationId, nameId", "CUPTI_ACTIVITY_KIND_RUNTIME WHERE eventClass != 67"),
     ("start, end, eventType, domainId, globalTid, endGlobalTid, textId, int64Value, text", "NVTX_EVENTS"),
 ):
@@ -171,6 +173,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="analyzer-throughput-") as name:
         folder = Path(name)
         os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent)
+        # Compiled modules are kept, as those of an installed package are.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         trace = folder / "trace.sqlite"
         write_trace(trace, options.steps)
         ranges, kernels = (RANKS * options.steps * one for one in (RANGES_PER_STEP, KERNELS_PER_STEP))

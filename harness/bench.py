@@ -272,7 +272,7 @@ def _run_record(
         load_average=started.load_average,
         trace=f"traces/{started.run_id}.sqlite" if has_trace else None,
         logs=f"logs/{started.run_id}",
-        engine_versions={name: text for name, text in ready.versions.items() if text} if ready else {},
+        engine_versions={**subject.versions(), **{k: v for k, v in ready.versions.items() if v}} if ready else {},
         engine=ready.engine_description if ready else {},
     )
 

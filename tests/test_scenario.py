@@ -136,7 +136,8 @@ def test_bad_overrides_are_refused(tmp_path: Path, text: str, complaint: str) ->
         (MINIMAL.replace("description", "descriptoin"), "unknown key 'descriptoin'. Did you mean 'description'?"),
         ("run = 3\n" + MINIMAL, "expected a table, written as [run]"),
         ('description = "x"\n', "engine.factory is missing"),
-        (MINIMAL.replace('"A test"', "3"), "expected one line of text"),
+        (MINIMAL.replace('"A test"', "3"), "description = 3: expected one line of text"),
+        (MINIMAL.replace('description = "A test"', ""), "description is missing: expected one line on what it"),
         ("extends = 3\n" + MINIMAL, "expected the name of a scenario"),
         ('extends = "_basee"\n' + MINIMAL, "no such scenario. Did you mean '_base'?"),
     ],
@@ -213,7 +214,8 @@ PROMISED = [
 
 
 def test_promised_scenarios_are_all_there() -> None:
-    assert set(PROMISED) == {path.stem for path in (ROOT / "scenarios").glob("[!_]*.toml")}
+    found = {path.stem for path in (ROOT / "scenarios").glob("[!_]*.toml")}
+    assert set(PROMISED) == {name for name in found if not name.startswith("verl_")}  # test_verl_adapter.py has those
 
 
 @pytest.mark.parametrize("name", PROMISED)

@@ -23,7 +23,7 @@ from harness.analysis.step_finder import Steps, find_steps, whole_capture
 from harness.names import STEP
 from harness.trace.model import Trace
 from harness.trace.nesting import ROOT, RangeTree, range_tree
-from harness.trace.projection import link, own_gpu_ns, project
+from harness.trace.projection import Rule, link, own_gpu_ns, project
 
 NO_VERDICT: Final = (
     "two single captures cannot carry a verdict: this says where they differ, not which code is faster; "
@@ -102,12 +102,14 @@ class _Cell:
 _Totals = dict[str, _Cell]
 
 
-def diff_traces(base: Trace, head: Trace, *, step_name: str | None = None) -> TraceDiff:
-    """Split the difference of the mean step of two traces over their range paths."""
+def diff_traces(
+    base: Trace, head: Trace, *, step_name: str | None = None, rule: Rule = "process", warmup_steps: int = 0
+) -> TraceDiff:
+    """Split the difference of the mean step of two traces over their range paths. Options as in `analyze`."""
     sides = []
     for trace in (base, head):
         tree = range_tree(trace)
-        sides.append((trace, tree, find_steps(trace, tree, step_name=step_name)))
+        sides.append((trace, tree, find_steps(trace, tree, step_name=step_name, warmup_steps=warmup_steps)))
     warnings = [f"{side}: {text}" for side, trace in (("base", base), ("head", head)) for text in trace.warnings]
     stepped = all(steps.name is not None and steps.kept.any() for _, _, steps in sides)
     if not stepped:
@@ -115,7 +117,7 @@ def diff_traces(base: Trace, head: Trace, *, step_name: str | None = None) -> Tr
         warnings.append(
             "no steps in both traces: each rank's whole capture is compared, which must cover the same work"
         )
-    totals = [_totals(trace, tree, steps) for trace, tree, steps in sides]
+    totals = [_totals(trace, tree, steps, rule) for trace, tree, steps in sides]
     names = [steps.name for _, _, steps in sides]
     if stepped and names[0] != names[1]:
         totals = [_renamed(table, str(name)) for table, name in zip(totals, names, strict=True)]
@@ -141,11 +143,11 @@ def _side(trace: Trace, steps: Steps) -> DiffSide:
     )
 
 
-def _totals(trace: Trace, tree: RangeTree, steps: Steps) -> _Totals:
+def _totals(trace: Trace, tree: RangeTree, steps: Steps, rule: Rule) -> _Totals:
     """Sums by path over the kept steps; in whole captures of the busiest thread, with what it spent outside ranges."""
     tree = step_names_folded(tree, steps)
     links = link(trace, tree.nesting)
-    projection = project(trace, tree.nesting, links, "process")
+    projection = project(trace, tree.nesting, links, rule)
     capture = Capture(trace=trace, tree=tree, steps=steps, op_call=links.call, op_range=projection.owner)
     chosen = capture.kept_row(step_of_ranges(capture)) & ~tree.nesting.detached
     totals: _Totals = {}

@@ -227,7 +227,8 @@ def _sums(groups: Int32Array, values: Int64Array, count: int) -> Int64Array:
 
 def _table(path: Int32Array, column: Int64Array, values: FloatArray | Int64Array, shape: tuple[int, int]) -> FloatArray:
     cell = path.astype(np.int64) * shape[1] + column
-    return np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape)
+    sums: FloatArray = np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).astype(np.float64, copy=False)
+    return sums.reshape(shape)
 
 
 def _medians(groups: Int32Array, values: Int64Array, count: int) -> FloatArray:

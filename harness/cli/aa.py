@@ -8,20 +8,18 @@ from typing import Any
 import click
 
 from harness.cli.duel_options import duel_options
+from harness.cli.subject_options import subject_options
 
 
 @click.command()
 @click.argument("name", metavar="SCENARIO")
 @click.argument("subject", default=".")
-@click.option(
-    "--repo",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Repository that holds the engine; default: the current folder's.",
-)
+@subject_options
 @click.option("--duels", type=click.IntRange(min=1), default=1, show_default=True, help="How many to run in a row.")
 @duel_options
-def aa(name: str, subject: str, repo: Path, duels: int, **options: Any) -> int:
+def aa(
+    name: str, subject: str, repo: Path, python: str | None, allow_mismatch: bool, duels: int, **options: Any
+) -> int:
     """Duel SUBJECT (. unless given) against itself.
 
     Any verdict but same is a false alarm or noise. From 20 stored duels on, their scatter lends later duels of the same
@@ -29,15 +27,18 @@ def aa(name: str, subject: str, repo: Path, duels: int, **options: Any) -> int:
     """
     from harness.cli.aa_summary import print_history
     from harness.cli.duel_command import DuelOptions, run_and_print
+    from harness.cli.subject_options import subject_cache, warn_of_mismatches
     from harness.errors import UsageError
-    from harness.subject import TreeCache, resolve_subject
+    from harness.subject import prepare_engine, resolve_subject
 
     settings = DuelOptions(**options)
     if settings.as_json and duels > 1:
         raise UsageError(f"--json prints one document: expected --duels 1 with it, not {duels}")
     scenario = settings.scenario(name)
-    with TreeCache() as trees:
-        code = resolve_subject(subject, scenario.factory, repo, trees)
+    with subject_cache() as cache:
+        engine = prepare_engine(scenario, (subject,), cache, python=python, allow_mismatch=allow_mismatch)
+        code = resolve_subject(subject, engine, repo, cache)
+        warn_of_mismatches(code)
         for _ in range(duels):
             status = run_and_print(settings.plan("aa", name, (code, code), ("recorder", "recorder")), settings)
     if not settings.as_json:

@@ -17,10 +17,21 @@ from harness.analysis.findings.finding import Finding
 from harness.analysis.range_totals import bandwidth, innermost_copies
 from harness.cli.html_reports import html_option, write_analysis
 from harness.cli.output import clean, print_json, stdout_console
-from harness.cli.trace_tables import WIDE, elided, kernel_label, milliseconds, print_paragraph, print_table, size
+from harness.cli.step_options import step_options
+from harness.cli.trace_tables import (
+    WIDE,
+    elided,
+    gb_per_s,
+    kernel_label,
+    milliseconds,
+    print_paragraph,
+    print_table,
+    size,
+)
 from harness.collectors.nsys_reports import read_any
+from harness.metrics import plural
 from harness.trace.model import Int64Array
-from harness.trace.projection import RULES, Rule
+from harness.trace.projection import Rule
 
 _STEP_ROWS = 20
 _TREE_ROWS = 40
@@ -31,21 +42,7 @@ _EVIDENCE_ROWS = 3
 
 @click.command()
 @click.argument("traces", metavar="TRACE…", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--step", "step_name", metavar="NAME", help="Range that is a step; found by itself without.")
-@click.option(
-    "--rule",
-    type=click.Choice(RULES),
-    default="process",
-    show_default=True,
-    help="GPU work counts for the ranges around its launch on the same thread (as nsys does), or in the same process.",
-)
-@click.option(
-    "--warmup-steps",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Leave the first N steps out; in traces of this tool, those the launch numbered below N.",
-)
+@step_options
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def analyze(
@@ -186,7 +183,7 @@ def _print_typical_step(found: TraceAnalysis) -> None:
         )[:columns]
         for p in shown
     ]
-    print_table("A typical step", headers[:columns], rows)
+    print_table("A typical step", headers[:columns], rows, keep_start=True)
     _print_left_out(len(found.per_step) - len(shown))
 
 
@@ -197,7 +194,7 @@ def _print_whole_capture(found: TraceAnalysis) -> None:
     shown = [r for r in found.ranges if r.total_ns >= least][:_TREE_ROWS]
     headers = ("range", "calls", "total ms", "self ms", "GPU ms", "GPU ops", "h2d", "d2h", "sync ms")
     wide = stdout_console().width >= WIDE
-    columns = 4 if not _has_gpu(found) else len(headers) if wide else 6
+    columns = 4 if not _has_gpu(found) else len(headers) if wide else 5
     rows = [
         (
             f"{'  ' * r.depth}{r.name}",
@@ -212,7 +209,7 @@ def _print_whole_capture(found: TraceAnalysis) -> None:
         )[:columns]
         for r in shown
     ]
-    print_table("Ranges, whole capture", headers[:columns], rows)
+    print_table("Ranges, whole capture", headers[:columns], rows, keep_start=True)
     _print_left_out(len(found.ranges) - len(shown))
 
 
@@ -237,7 +234,7 @@ def _print_gpu(found: TraceAnalysis) -> None:
             f"{c.count:,}",
             size(c.bytes),
             milliseconds(c.total_ns),
-            f"{c.bytes / c.total_ns:,.1f}" if c.total_ns else "-",
+            gb_per_s(c.bytes / c.total_ns) if c.total_ns else "-",
             f"{c.pageable_bytes / c.bytes:.0%}" if c.pageable_bytes else "-",
         )
         for c in found.copies
@@ -253,11 +250,9 @@ def _print_copies_by_range(found: TraceAnalysis) -> None:
     told = innermost_copies(found.ranges)
     rows = []
     for total, copy in told[:_COPY_ROWS]:
-        speed = bandwidth([copy])
-        rows.append(
-            (total.path, copy.direction, copy.memory or "-", size(copy.bytes), f"{speed:,.1f}" if speed else "-")
-        )
-    print_table("Copies by range, whole capture", ("range", "direction", "host memory", "bytes", "GB/s"), rows)
+        speed, kind = bandwidth([copy]), " ".join((copy.direction, copy.memory or ""))
+        rows.append((total.path, kind.strip(), size(copy.bytes), gb_per_s(speed) if speed else "-"))
+    print_table("Copies by range, whole capture", ("range", "copies", "bytes", "GB/s"), rows)
     _print_left_out(len(told) - len(rows))
 
 
@@ -276,10 +271,13 @@ def _print_finding(number: int, finding: Finding) -> None:
     print_paragraph(f"{number}. {finding.rule}, {milliseconds(finding.ns_per_step)} ms", style="bold")
     print_paragraph(finding.summary)
     width = stdout_console().width
-    for row in (*finding.evidence.ranges[:_EVIDENCE_ROWS], *finding.evidence.calls[:_EVIDENCE_ROWS]):
-        figures = f"  {row.count:,} calls, {milliseconds(row.ns)} ms in all" + (
+    evidence = finding.evidence
+    ranges = [(row, row.name, False) for row in evidence.ranges[:_EVIDENCE_ROWS]]
+    calls = [(row, kernel_label(row.name), True) for row in evidence.calls[:_EVIDENCE_ROWS]]
+    for row, name, keep_start in (*ranges, *calls):
+        figures = f"  {plural(row.count, 'call')}, {milliseconds(row.ns)} ms in all" + (
             f", {size(row.bytes)}" if row.bytes else ""
         )
         room = max(width - len(figures) - 4, 16)
-        print_paragraph(f"  - {elided(clean(row.name), room)}{figures}")
+        print_paragraph(f"  - {elided(clean(name), room, keep_start=keep_start)}{figures}")
     print_paragraph(f"Try: {finding.advice}.")

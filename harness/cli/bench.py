@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +18,13 @@ from harness import names
 from harness.cli.bench_checks import check_installed, warning_of_disturbance
 from harness.cli.html_reports import html_option, write_bench
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
+from harness.cli.subject_options import subject_cache, subject_options, warn_of_mismatches
 from harness.cli.trace_tables import elided
 from harness.errors import UsageError
 from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
 from harness.scenario import load_scenario
-from harness.subject import working_tree
+from harness.subject import prepare_engine, resolve_subject
+from harness.subject.releases import RELEASE, WHEEL
 
 if TYPE_CHECKING:
     from harness.analysis.steps import PathSummary
@@ -36,6 +39,7 @@ WIDE = 110
 
 @click.command()
 @click.argument("name", metavar="SCENARIO")
+@click.argument("subject", default=".")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: engine.lora_rank=16.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Processes that torchrun starts; overrides run.ranks.")
 @click.option("--steps", type=click.IntRange(min=1), help="Measured steps; overrides run.steps.")
@@ -59,40 +63,49 @@ WIDE = 110
     show_default=True,
     help="Folder of traces, logs and results.db.",
 )
+@subject_options
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def bench(
     name: str,
+    subject: str,
     overrides: tuple[str, ...],
     ranks: int | None,
     steps: int | None,
     functions: Path | None,
     collector: str,
     reports: Path,
+    repo: Path,
+    python: str | None,
+    allow_mismatch: bool,
     html: Path | None,
     as_json: bool,
 ) -> int:
     """Run a scenario, trace its ranges, and say where the step goes.
 
-    SCENARIO is a name (`stepduel scenarios` lists them) or the path of a TOML file.
+    SCENARIO is a name (`stepduel scenarios` lists them) or the path of a TOML file. SUBJECT is . (unless given), a git
+    revision or a release, as in compare.
     """
     given = {"run.ranks": ranks, "run.steps": steps}
     probes = [] if functions is None else _probe_overrides(functions)
     scenario = load_scenario(name, [*probes, *overrides, *(f"{key}={value}" for key, value in given.items() if value)])
-    subject = working_tree(scenario.factory, Path.cwd())
-    if subject.engine_root is None:
-        check_installed(scenario.factory, Path())
-    from harness.bench import run_bench  # numpy and the trace reader with it: a mistyped name need not wait for them
+    with subject_cache() as cache:
+        engine = prepare_engine(scenario, (subject,), cache, python=python, allow_mismatch=allow_mismatch)
+        code = resolve_subject(subject, engine, repo, cache)
+        if code.name == "installed" and code.python == Path(sys.executable):
+            check_installed(scenario.factory, repo)
+        warn_of_mismatches(code)
+        from harness.bench import run_bench  # numpy and the trace reader too: a mistyped name need not wait for them
 
-    total = scenario.run.warmup_steps + scenario.run.steps
-    with warning_of_disturbance(), _progress(scenario.name, total) as progress:
-        result = run_bench(scenario, subject, collector=collector, reports=reports, progress=progress)
+        total = scenario.run.warmup_steps + scenario.run.steps
+        with warning_of_disturbance(), _progress(scenario.name, total) as progress:
+            result = run_bench(scenario, code, collector=collector, reports=reports, progress=progress)
     if html is not None:
         write_bench(result, html)
     if as_json:
         print_json(result.document())
     else:
-        _print(result, _next_commands(result, name))
+        _print(result, _next_commands(result, name, repo))
     return result.exit_code
 
 
@@ -171,6 +184,8 @@ def _device_line(result: BenchResult) -> str:
 
 def _code_line(result: BenchResult) -> str:
     run = result.run
+    if run.subject.startswith((RELEASE, WHEEL)):
+        return run.subject
     if run.revision is None:
         return "engine as installed" if run.subject == "installed" else "engine outside a git repository"
     return f"revision {run.revision[:12]}" + (" with uncommitted changes" if run.dirty else "")
@@ -242,9 +257,9 @@ def _summary(result: BenchResult) -> list[tuple[str, str]]:
     return lines
 
 
-def _next_commands(result: BenchResult, given: str) -> list[str]:
+def _next_commands(result: BenchResult, given: str, repo: Path) -> list[str]:
     """Return what to run next; `given` is the scenario as the user named it, by name or path."""
-    scenario = shlex.quote(given)
+    scenario = shlex.quote(given) + ("" if repo == Path() else f" --repo {shlex.quote(str(repo))}")
     if result.run.status == "failed":
         return [f"less {shlex.quote(str(result.reports / (result.run.logs or '')))}/rank0.log"]
     if result.trace is None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.duel_options import duel_options
+from harness.cli.subject_options import subject_options
 
 
 @click.command()
@@ -16,12 +17,7 @@ from harness.cli.duel_options import duel_options
 @click.argument("head", required=False)
 @click.option("--base-set", "base_overrides", multiple=True, metavar="KEY=VALUE", help="Override a key for BASE only.")
 @click.option("--head-set", "head_overrides", multiple=True, metavar="KEY=VALUE", help="Override a key for HEAD only.")
-@click.option(
-    "--repo",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Repository that holds the engine; default: the current folder's.",
-)
+@subject_options
 @click.option(
     "--collector",
     type=click.Choice(["recorder", "nsys", "kineto", "none"]),
@@ -45,6 +41,8 @@ def compare(
     base_overrides: tuple[str, ...],
     head_overrides: tuple[str, ...],
     repo: Path,
+    python: str | None,
+    allow_mismatch: bool,
     collector: str,
     explain: str,
     slower_fails: bool,
@@ -52,8 +50,9 @@ def compare(
 ) -> int:
     """Step BASE and HEAD in turn and say which is faster, by how much, where, and whether both do the same work.
 
-    BASE and HEAD are git revisions, or . for the working tree with its uncommitted changes. HEAD defaults to ., BASE
-    to where the current branch left the main branch. With --base-set or --head-set alone, both are the working tree.
+    BASE and HEAD are git revisions, . for the working tree with its uncommitted changes, or releases, as in
+    release:verl==0.8.0 or wheel:PATH. HEAD defaults to ., BASE to where the current branch left the main branch. With
+    --base-set or --head-set alone, both are the working tree.
 
     Exit codes: 0 with a verdict, 3 undecided or invalid, 4 a launch failed; with --exit-code 1 for slower.
     """
@@ -64,12 +63,16 @@ def compare(
         run_and_print,
         timing_collector,
     )
-    from harness.subject import TreeCache
+    from harness.cli.subject_options import subject_cache, warn_of_mismatches
+    from harness.subject import prepare_engine
 
     settings = DuelOptions(**options)
     timing = timing_collector(collector)
-    with TreeCache() as trees:
-        sides = resolve_sides(base, head, settings.scenario(name).factory, repo, trees, base_overrides, head_overrides)
+    with subject_cache() as cache:
+        scenario = settings.scenario(name)
+        engine = prepare_engine(scenario, (base, head), cache, python=python, allow_mismatch=allow_mismatch)
+        sides = resolve_sides(base, head, engine, repo, cache, base_overrides, head_overrides)
+        warn_of_mismatches(*sides.subjects)
         plan = settings.plan(
             "compare",
             name,

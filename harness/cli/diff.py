@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -11,8 +12,10 @@ from harness.analysis.difference import NO_VERDICT, DiffPart, TraceDiff, diff_tr
 from harness.analysis.document import diff_document
 from harness.cli.html_reports import html_option, write_diff
 from harness.cli.output import clean, print_json, stdout_console
+from harness.cli.step_options import step_options
 from harness.cli.trace_tables import WIDE, milliseconds, print_paragraph, print_table, signed_milliseconds
 from harness.collectors.nsys_reports import read_any
+from harness.trace.projection import Rule
 
 _SHOWN_PARTS = 25
 
@@ -20,16 +23,19 @@ _SHOWN_PARTS = 25
 @click.command()
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("head", type=click.Path(path_type=Path))
-@click.option("--step", "step_name", metavar="NAME", help="Range that is a step; found by itself without.")
+@step_options
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def diff(base: Path, head: Path, step_name: str | None, html: Path | None, as_json: bool) -> None:
+def diff(
+    base: Path, head: Path, step_name: str | None, rule: str, warmup_steps: int, html: Path | None, as_json: bool
+) -> None:
     """Explain where the steps of the traces BASE and HEAD differ.
 
     Figures are self times, mean per step, so that they add up to the difference of the mean step. Ranges that only one
     trace has count like any other.
     """
-    found = diff_traces(read_any([base], os.environ), read_any([head], os.environ), step_name=step_name)
+    sides = [read_any([path], os.environ, streams=False) for path in (base, head)]
+    found = diff_traces(*sides, step_name=step_name, rule=cast(Rule, rule), warmup_steps=warmup_steps)
     if html is not None:
         write_diff(found, html)
     if as_json:

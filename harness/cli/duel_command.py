@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,15 @@ from harness.errors import UsageError
 from harness.scenario import Scenario, load_scenario
 from harness.stats.sequential import Rule, planned_looks
 from harness.store import DuelKind, check_writable
-from harness.subject import NoEngineError, Subject, TreeCache, default_names, resolve_commit, resolve_subject
+from harness.subject import (
+    Engine,
+    NoEngineError,
+    Subject,
+    SubjectCache,
+    default_names,
+    resolve_commit,
+    resolve_subject,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +111,9 @@ class Sides:
 def resolve_sides(
     base: str | None,
     head: str | None,
-    factory: str,
+    engine: Engine,
     repository: Path,
-    trees: TreeCache,
+    cache: SubjectCache,
     base_overrides: tuple[str, ...],
     head_overrides: tuple[str, ...],
 ) -> Sides:
@@ -116,14 +123,14 @@ def resolve_sides(
     subjects, missing = [], []
     for side, name in zip(overrides, names, strict=True):
         try:
-            subjects.append(resolve_subject(name, factory, repository, trees, overrides=overrides[side]))
+            subjects.append(resolve_subject(name, engine, repository, cache, overrides=overrides[side]))
         except NoEngineError as error:
             missing.append(f"{side} cannot run the scenario: {error}")
             subjects.append(
                 Subject(
                     name=name,
                     engine_root=None,
-                    python=Path(sys.executable),
+                    python=engine.python,
                     revision=resolve_commit(repository, name),
                     dirty=False,
                     overrides=overrides[side],

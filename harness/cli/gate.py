@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from harness.cli.subject_options import subject_options
+
 
 @click.command()
 @click.option("--base", metavar="REVISION", help="Hold HEAD against this; default: the policy's, or the merge-base.")
@@ -25,12 +27,7 @@ import click
 @click.option("--undecided", type=click.Choice(["fail", "pass"]), help="What undecided means, instead of the policy's.")
 @click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duels.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one.")
-@click.option(
-    "--repo",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Repository that holds the engine; default: the current folder's.",
-)
+@subject_options
 @click.option(
     "--reports",
     type=click.Path(path_type=Path, file_okay=False),
@@ -54,6 +51,8 @@ def gate(
     resume: bool,
     seed: int | None,
     repo: Path,
+    python: str | None,
+    allow_mismatch: bool,
     reports: Path,
     as_json: bool,
 ) -> int:
@@ -90,6 +89,8 @@ def gate(
             resume=resume,
             seed=seed,
             repo=repo,
+            python=python,
+            allow_mismatch=allow_mismatch,
             reports=reports,
         )
     )

@@ -11,6 +11,7 @@ from rich.text import Text
 from harness.cli.duel_command import DuelOptions, explaining_collector, resolve_sides, timing_collector
 from harness.cli.duel_progress import TerminalProgress
 from harness.cli.output import clean, stderr_console
+from harness.cli.subject_options import subject_cache, warn_of_mismatches
 from harness.duel import RESULTS
 from harness.environment import read_environment
 from harness.errors import UsageError, closest
@@ -19,7 +20,7 @@ from harness.gating.contest import Against, max_slowdown
 from harness.gating.reports import remove_old
 from harness.scenario import load_scenario
 from harness.store import Baselines, Store, check_writable
-from harness.subject import TreeCache
+from harness.subject import SubjectCache, prepare_engine
 from harness.subject.git import merge_base
 
 SHORT_HASH = 12
@@ -38,6 +39,8 @@ class Request:
     resume: bool
     seed: int | None
     repo: Path
+    python: str | None
+    allow_mismatch: bool
     reports: Path
 
 
@@ -47,8 +50,8 @@ def run_gate(request: Request) -> GateResult:
     remark = check_machine(policy, read_environment())
     if remark:
         _say(remark)
-    with TreeCache() as trees:
-        contests = list(_contests(request, trees))
+    with subject_cache() as cache:
+        contests = list(_contests(request, cache))
         remove_old(request.reports)
         with TerminalProgress() as progress:
             outcomes = run_contests(
@@ -57,12 +60,12 @@ def run_gate(request: Request) -> GateResult:
     return judge(outcomes, policy)
 
 
-def _contests(request: Request, trees: TreeCache) -> Iterator[Contest]:
+def _contests(request: Request, cache: SubjectCache) -> Iterator[Contest]:
     """Every duel of the gate. α is shared evenly while they run; Holm's correction at the end gives some of it back."""
     opponents = list(_opponents(request))
     alpha = request.policy.alpha / len(opponents)
     for scenario, against, base in opponents:
-        yield _contest(request, scenario, against, base, alpha, trees)
+        yield _contest(request, scenario, against, base, alpha, cache)
 
 
 def _opponents(request: Request) -> Iterator[tuple[str, Against, str]]:
@@ -98,7 +101,9 @@ def _pinned(scenario: str, request: Request) -> str:
     return baseline.revision[:SHORT_HASH]
 
 
-def _contest(request: Request, scenario: str, against: Against, base: str, alpha: float, trees: TreeCache) -> Contest:
+def _contest(
+    request: Request, scenario: str, against: Against, base: str, alpha: float, cache: SubjectCache
+) -> Contest:
     policy, limits = request.policy, request.policy.limits[scenario]
     limit = max_slowdown(limits, against)
     # Both thresholds of the rule are the limit: `slower` is a regression, `same` surely none.
@@ -120,10 +125,17 @@ def _contest(request: Request, scenario: str, against: Against, base: str, alpha
         as_json=False,
     )
     timing = timing_collector("recorder")
-    factory = options.scenario(scenario).factory
-    sides = resolve_sides(
-        base, request.head, factory, request.repo, trees, request.base_overrides, request.head_overrides
+    engine = prepare_engine(
+        options.scenario(scenario),
+        (base, request.head),
+        cache,
+        python=request.python,
+        allow_mismatch=request.allow_mismatch,
     )
+    sides = resolve_sides(
+        base, request.head, engine, request.repo, cache, request.base_overrides, request.head_overrides
+    )
+    warn_of_mismatches(*sides.subjects)
     return Contest(
         scenario=scenario,
         against=against,

@@ -8,17 +8,13 @@ from typing import Any
 import click
 
 from harness.cli.duel_options import duel_options
+from harness.cli.subject_options import subject_options
 
 
 @click.command()
 @click.argument("name", metavar="SCENARIO")
 @click.argument("subject", default=".")
-@click.option(
-    "--repo",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Repository that holds the engine; default: the current folder's.",
-)
+@subject_options
 @click.option(
     "--collector",
     type=click.Choice(["recorder", "nsys", "kineto"]),
@@ -27,17 +23,23 @@ from harness.cli.duel_options import duel_options
     help="Whose cost to measure.",
 )
 @duel_options
-def overhead(name: str, subject: str, repo: Path, collector: str, **options: Any) -> int:
+def overhead(
+    name: str, subject: str, repo: Path, python: str | None, allow_mismatch: bool, collector: str, **options: Any
+) -> int:
     """Measure what tracing costs: SUBJECT (. unless given) untraced as base, traced by a collector as head.
 
     The ratio is the tool's own overhead on step time. Probes and ranges stay on both sides; only what records them
     differs.
     """
     from harness.cli.duel_command import DuelOptions, run_and_print, timing_collector
-    from harness.subject import TreeCache, resolve_subject
+    from harness.cli.subject_options import subject_cache, warn_of_mismatches
+    from harness.subject import prepare_engine, resolve_subject
 
     settings = DuelOptions(**options)
-    with TreeCache() as trees:
-        code = resolve_subject(subject, settings.scenario(name).factory, repo, trees)
+    with subject_cache() as cache:
+        scenario = settings.scenario(name)
+        engine = prepare_engine(scenario, (subject,), cache, python=python, allow_mismatch=allow_mismatch)
+        code = resolve_subject(subject, engine, repo, cache)
+        warn_of_mismatches(code)
         plan = settings.plan("overhead", name, (code, code), ("none", timing_collector(collector)))
         return run_and_print(plan, settings)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from rich.text import Text
 
-from harness.cli.output import clean, print_json, stdout_console
+from harness.cli.output import clean, print_json, stderr_console, stdout_console
 from harness.errors import UsageError
 from harness.scenario import Scenario, load_scenario, scenario_files, search_path
 
@@ -43,6 +46,20 @@ def _list(as_json: bool) -> None:
     for item in found:
         line = Text.assemble((f"{clean(item.name):<{width}}", "bold"), f"  {clean(item.description)}")
         stdout_console().print(line, soft_wrap=True)  # never wrapped by us: one line each, in a pipe too
+    _say_what_is_missing(found)
+
+
+def _say_what_is_missing(found: Sequence[Scenario]) -> None:
+    """Say on stderr which scenarios measure a package that is not here, and so need a subject that is named."""
+    packages = Counter(item.subject.package for item in found if item.subject.package is not None)
+    for package, count in sorted(packages.items()):
+        if importlib.util.find_spec(package) is None:
+            some = f"{count} scenarios measure" if count > 1 else "1 scenario measures"
+            text = (
+                f"{some} {package}, which is not installed here: name a release of it as the subject, as in "
+                f"release:{package}==VERSION, or its checkout with --repo"
+            )
+            stderr_console().print(Text(clean(text), style="dim"), soft_wrap=True)
 
 
 def _show(scenario: Scenario, as_json: bool) -> None:

@@ -26,8 +26,9 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]
         return
     console = stdout_console()
     figures = [max(len(header), *(len(row[at]) for row in rows)) for at, header in enumerate(headers) if at]
-    room = console.width - sum(figures) - 3 * len(headers) - 1
-    width = max(room, _MIN_NAME_WIDTH)
+    room = console.width - sum(figures) - 3 * len(headers) + 1
+    longest = max(len(headers[0]), *(len(clean(row[0])) for row in rows))
+    width = max(room, min(longest, _MIN_NAME_WIDTH))
     print_paragraph(title, style="bold")
     # Wider than a narrow terminal, which then wraps it: figures are never cut.
     forced = None if room >= width else console.width - room + width
@@ -66,12 +67,17 @@ def kernel_label(name: str) -> str:
 def milliseconds(ns: float) -> str:
     """A time in ms with as many decimals as make sense."""
     value = ns / 1e6
-    return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
+    return f"{value:,.3f}" if abs(value) < 9.9995 else f"{value:,.1f}"
 
 
 def signed_milliseconds(ns: float) -> str:
     """Like `milliseconds`, with a sign."""
     return f"{'+' if ns >= 0 else '-'}{milliseconds(abs(ns))}"
+
+
+def gb_per_s(bandwidth: float) -> str:
+    """A bandwidth; of tiny copies, which are all latency, with two digits."""
+    return f"{bandwidth:,.1f}" if bandwidth >= 0.1 else f"{bandwidth:.2g}"
 
 
 def size(number: float) -> str:

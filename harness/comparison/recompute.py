@@ -36,7 +36,7 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     work = same_work(steps, tolerance(stated, duel.base.get("versions"), duel.head.get("versions")))
     step_pairs = {pair.pair: step_pairs_of(steps, pair.pair) for pair in pairs}
     verdict = decide(list(step_pairs.values()), rule, prior=prior, objection=_objection(duel, work))
-    split = _attribution(steps, duels.ranges(duel_id))
+    split = _attribution(steps, duels.slowest_ranges(duel_id))
     return Comparison(
         duel=duel,
         environment=duels.environment(duel_id),

@@ -73,13 +73,18 @@ def _table(trace: Path) -> StepTable:
 
 
 def engine_digest(side: DuelSide) -> str | None:
-    """Return a hash of the engine's Python files, which tells whether they were edited; None for an installed one."""
-    root = side.subject.engine_root
-    if root is None:
-        return None
-    package = side.scenario.factory.partition(":")[0].partition(".")[0]
-    files = sorted((root / package).rglob("*.py")) or [root / f"{package}.py"]
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    """Return a hash of the engine's Python files, which tells whether they were edited; None for an installed one.
+
+    The files of a package that the engine adapts count, too; a release cannot be edited where it lies.
+    """
+    subject = side.subject
+    engine = side.scenario.factory.partition(":")[0].partition(".")[0]
+    places = ((subject.engine_root, engine), (subject.measured_root, subject.package))
+    digest, known = hashlib.sha256(), False
+    for root, package in places:
+        if root is None or package is None:
+            continue
+        known = True
+        for path in sorted((root / package).rglob("*.py")) or [root / f"{package}.py"]:
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16] if known else None

@@ -38,6 +38,7 @@ class DuelSide:
             "overrides": list(self.subject.overrides),
             "notes": list(self.subject.notes),
             "collector": self.collector,
+            **self.subject.provenance(),
         }
 
 

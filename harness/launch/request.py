@@ -26,17 +26,19 @@ _PREFIXES_NOT_INHERITED: Final = ("MASTER_", "TORCHELASTIC_", "PET_")
 class LaunchRequest:
     """One launch: which code, which configuration, where its files go.
 
-    `launch_dir` is this launch's own folder, made if absent. `engine_root` goes first on the ranks' `sys.path`; None
-    leaves the engine to the interpreter's own packages. `python` is the interpreter that torchrun and the ranks run
-    under. `probes` are plan entries (`{"name", "target", "result"}`, or NVIDIA's `{"module", "functions"}`).
-    `env` is added to the inherited environment. `exit_timeout_s` is how long the tree may take to end after its last
-    word: a collector that wraps it writes its report then.
+    `launch_dir` is this launch's own folder, made if absent. `engine_root` goes first on the ranks' `sys.path`;
+    None leaves the engine to the interpreter's own packages. `measured_root`, what that engine adapts, goes before
+    it. `python` is the interpreter that torchrun and the ranks run under. `probes` are plan entries (`{"name",
+    "target", "result"}`, or NVIDIA's `{"module", "functions"}`). `env` is added to the inherited environment.
+    `exit_timeout_s` is how long the tree may take to end after its last word: a collector that wraps it writes its
+    report then.
     """
 
     launch_dir: Path
     factory: str
     engine: Mapping[str, Any] = field(default_factory=dict)
     engine_root: Path | None = None
+    measured_root: Path | None = None
     ranks: int = 1
     mode: str = "train"
     seed: int = 0
@@ -54,8 +56,9 @@ class LaunchRequest:
     def __post_init__(self) -> None:
         if self.ranks < 1:
             raise UsageError(f"ranks is {self.ranks}; expected at least 1")
-        if self.engine_root is not None and not self.engine_root.is_dir():
-            raise UsageError(f"engine root {self.engine_root}: no such folder")
+        for root in (self.engine_root, self.measured_root):
+            if root is not None and not root.is_dir():
+                raise UsageError(f"engine root {root}: no such folder")
         if shutil.which(self.python) is None:
             raise UsageError(f"python {self.python}: no such interpreter")
 
@@ -64,6 +67,7 @@ class LaunchRequest:
         document = {
             "plan": PLAN_VERSION,
             "engine_root": None if self.engine_root is None else str(self.engine_root.resolve()),
+            "measured_root": None if self.measured_root is None else str(self.measured_root.resolve()),
             "factory": self.factory,
             "engine": dict(self.engine),
             "mode": self.mode,

@@ -35,6 +35,7 @@ def scenario_request(
         factory=scenario.factory,
         engine=scenario.engine,
         engine_root=subject.engine_root,
+        measured_root=subject.measured_root,
         python=subject.python,
         ranks=run.ranks,
         mode=run.mode,

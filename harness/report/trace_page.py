@@ -15,7 +15,18 @@ from harness.comparison.evidence import TreeRange
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Page, Section, names
-from harness.report.sections import attribution, environment, findings, gpu, headline, range_trees, ranges, reproduce
+from harness.report.sections import (
+    attribution,
+    copies,
+    environment,
+    findings,
+    gpu,
+    headline,
+    range_trees,
+    ranges,
+    reproduce,
+    step_gpu,
+)
 from harness.report.sections import steps as run_order
 
 MOST_MOVED: Final = 3
@@ -36,6 +47,7 @@ def render_analysis(found: TraceAnalysis) -> str:
             range_trees.section(trees(found), TREE_NOTE),
             run_order.section(list(_panels(found)), "Steps as the trace holds them, in milliseconds."),
             gpu.section({"": found}, None),
+            *((step_gpu.section(found), copies.section(found.ranges)) if len(found.trace.operations) else ()),
             findings.of_trace(found.findings),
             environment.of_run(_trace_facts(found)),
             reproduce.section([("Read it again:", f"stepduel analyze {shlex.join(found.trace.info.sources)}")], []),

@@ -9,7 +9,7 @@ factory's own dataclass, because only there is the engine importable.
 from __future__ import annotations
 
 from harness.scenario.files import load_scenario, scenario_files, search_path
-from harness.scenario.model import CompareSettings, PayloadName, Probe, RunSettings, Scenario
+from harness.scenario.model import CompareSettings, PayloadName, Probe, RunSettings, Scenario, SubjectSettings
 
 __all__ = [
     "CompareSettings",
@@ -17,6 +17,7 @@ __all__ = [
     "Probe",
     "RunSettings",
     "Scenario",
+    "SubjectSettings",
     "load_scenario",
     "scenario_files",
     "search_path",

@@ -21,7 +21,7 @@ class Entry:
 
 Layer = dict[tuple[str, str], Entry]
 TOP_LEVEL: Final = ("description", "extends")
-SECTIONS: Final = ("run", "engine", "probes", "compare")
+SECTIONS: Final = ("run", "engine", "probes", "compare", "subject")
 _BARE_WORD = re.compile(r"[^\s\"'\[\]{}#]+( [^\s\"'\[\]{}#]+)*")
 
 

@@ -41,6 +41,18 @@ class CompareSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubjectSettings:
+    """`[subject]`: what of the engine is measured, where its factory only adapts it, and what it needs installed.
+
+    `package` is the import package that a revision or a release must hold; None where that is the factory's own.
+    `requirements` are of an environment that is made for it, the same for all subjects; none asks for none.
+    """
+
+    package: str | None = None
+    requirements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Probe:
     """A callable to wrap in a range: `name` of the range, dotted `target`, and what its return value counts."""
 
@@ -61,16 +73,19 @@ class Scenario:
     probes: tuple[Probe, ...]
     compare: CompareSettings
     source: Path
+    subject: SubjectSettings = field(default_factory=SubjectSettings)
 
     def document(self) -> dict[str, Any]:
         """Return the resolved scenario as plain JSON-ready values, in the shape of its file."""
-        return {
+        document = {
             "description": self.description,
             "run": asdict(self.run),
             "engine": {"factory": self.factory, **{k: v for k, v in self.engine.items() if k != "seed"}},
             "probes": {probe.name: {"target": probe.target, "result": probe.result} for probe in self.probes},
             "compare": asdict(self.compare),
         }
+        subject = {"package": self.subject.package, "requirements": list(self.subject.requirements)}
+        return document | {"subject": given} if (given := {k: v for k, v in subject.items() if v}) else document
 
     @property
     def hash(self) -> str:
@@ -81,4 +96,6 @@ class Scenario:
         measured = self.document()
         run = {k: v for k, v in measured["run"].items() if k not in ("timeout_s", "start_timeout_s")}
         content = {"run": run, "engine": measured["engine"], "probes": measured["probes"]}
+        if "subject" in measured:
+            content["subject"] = measured["subject"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -9,10 +9,20 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from harness import names
 from harness.errors import UsageError, closest
 from harness.scenario.layers import SECTIONS, Entry, Layer, shown, shown_path
-from harness.scenario.model import CompareSettings, PayloadName, Probe, RunSettings, Scenario, Value
+from harness.scenario.model import (
+    CompareSettings,
+    PayloadName,
+    Probe,
+    RunSettings,
+    Scenario,
+    SubjectSettings,
+    Value,
+)
 
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -29,10 +39,11 @@ def resolve(path: Path, layer: Layer) -> Scenario:
     engine, factory = _engine(by_section["engine"], shown_path(path))
     if "seed" in by_section["run"]:
         engine["seed"] = by_section["run"]["seed"].value
-    description = by_section[""].get("description", Entry(value="", origin=""))
+    description = by_section[""].get("description")
+    if description is None:
+        raise UsageError(f"{shown_path(path)}: description is missing: expected one line on what it measures")
     if not isinstance(description.value, str) or not description.value.strip():
-        origin = description.origin or shown_path(path)
-        raise UsageError(f"{origin}: description = {shown(description.value)}: expected one line of text")
+        raise UsageError(f"{description.origin}: description = {shown(description.value)}: expected one line of text")
     return Scenario(
         name=path.stem,
         description=" ".join(description.value.split()),
@@ -42,6 +53,7 @@ def resolve(path: Path, layer: Layer) -> Scenario:
         probes=tuple(_probe(name, entry) for name, entry in by_section["probes"].items()),
         compare=_settings(CompareSettings, "compare", by_section["compare"]),
         source=path,
+        subject=_subject(by_section["subject"]),
     )
 
 
@@ -90,6 +102,36 @@ def _probe(name: str, entry: Entry) -> Probe:
             f"{where}: unknown result {result!r}.{closest(str(result), get_args(PayloadName))} Allowed: {known}"
         )
     return Probe(name=name, target=table["target"], result=result)
+
+
+def _subject(entries: Mapping[str, Entry]) -> SubjectSettings:
+    package: str | None = None
+    requirements: tuple[str, ...] = ()
+    for key, entry in entries.items():
+        where, value = f"{entry.origin}: subject.{key} = {shown(entry.value)}", entry.value
+        if key == "package":
+            if not isinstance(value, str) or not value.isidentifier():
+                raise UsageError(f"{where}: expected the name of an import package, as in 'verl'")
+            package = value
+        elif key == "requirements":
+            if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+                raise UsageError(f"{where}: expected a list of requirements, as in ['torch==2.13.0', 'numpy<2']")
+            requirements = tuple(_requirement(text, where) for text in value)
+        else:
+            known = ("package", "requirements")
+            raise UsageError(
+                f"{entry.origin}: [subject] has no key {key!r}.{closest(key, known)} Allowed: {', '.join(known)}"
+            )
+    return SubjectSettings(package=package, requirements=requirements)
+
+
+def _requirement(text: str, where: str) -> str:
+    """Return a requirement in the one spelling that equal ones share."""
+    try:
+        return str(Requirement(text))
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{where}: {text!r} is no requirement, as pip takes them: {reason}") from error
 
 
 _Settings = TypeVar("_Settings", RunSettings, CompareSettings)

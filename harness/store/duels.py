@@ -216,13 +216,25 @@ class Duels:
         rows = self.db["duel_steps"].rows_where("duel_id = ?", [duel_id], order_by="pair, sequence, side, rank")
         return [DuelStepRecord(**_without_duel({**row, "measured": bool(row["measured"])})) for row in rows]
 
-    def ranges(self, duel_id: str) -> list[DuelRangeRecord]:
-        """Return every range by pair, side, step, rank and path."""
+    def slowest_ranges(self, duel_id: str) -> list[DuelRangeRecord]:
+        """Return the ranges of each step's slowest rank, of equal ranks the first, by pair, side, step and path.
+
+        That rank's time is the step's, so only its ranges explain it; on many ranks most rows need not be read.
+        """
         rows = self.db.query(
-            """select pair, side, sequence, rank, path, calls, total_ns, self_ns
-            from duel_ranges join range_paths on range_paths.id = path_id
-            where duel_id = ? order by pair, side, sequence, rank, path""",
-            [duel_id],
+            """with of_rank as (
+                select pair, side, sequence, rank, sum(self_ns) as ns from duel_ranges where duel_id = :duel
+                group by pair, side, sequence, rank
+            ), placed as (
+                select pair, side, sequence, rank,
+                    row_number() over (partition by pair, side, sequence order by ns desc, rank) as place
+                from of_rank
+            )
+            select pair, side, sequence, rank, path, calls, total_ns, self_ns
+            from placed cross join duel_ranges using (pair, side, sequence, rank)
+            join range_paths on range_paths.id = path_id
+            where place = 1 and duel_id = :duel order by pair, side, sequence, path""",
+            {"duel": duel_id},
         )
         return [DuelRangeRecord(**row) for row in rows]
 

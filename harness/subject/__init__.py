@@ -1,33 +1,38 @@
-"""Subjects: the code being measured. `resolve` finds it, `trees` keeps exported revisions, `git` asks git safely."""
+"""Subjects: the code being measured, and the interpreter it runs under.
+
+`prepare` chooses the interpreter, `resolve` finds the code, `trees`, `releases` and `environments` keep what had to be
+made for that in the `cache`.
+"""
 
 from __future__ import annotations
 
+from harness.subject.cache import Cleaned, SubjectCache, cache_folder, clean
 from harness.subject.git import merge_base, resolve_commit
+from harness.subject.model import NoEngineError, Subject
+from harness.subject.prepare import prepare_engine
 from harness.subject.resolve import (
     WORKING_TREE,
-    NoEngineError,
-    Subject,
+    Engine,
     default_names,
-    git_state,
     resolve_pair,
     resolve_subject,
-    uncommitted,
     working_tree,
 )
-from harness.subject.trees import Cleaned, Tree, TreeCache, cache_folder, clean
+from harness.subject.uncommitted import git_state, uncommitted
 
 __all__ = [
     "WORKING_TREE",
     "Cleaned",
+    "Engine",
     "NoEngineError",
     "Subject",
-    "Tree",
-    "TreeCache",
+    "SubjectCache",
     "cache_folder",
     "clean",
     "default_names",
     "git_state",
     "merge_base",
+    "prepare_engine",
     "resolve_commit",
     "resolve_pair",
     "resolve_subject",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -46,15 +46,30 @@ class GitError(Exception):
     """Git is missing, took too long or failed; the text is its last line of complaint."""
 
 
-def git(folder: Path, *arguments: str, timeout_s: float = TIMEOUT_S, extra: Mapping[str, str] | None = None) -> bytes:
-    """Return what `git -C folder arguments` prints. `extra` adds to the environment. Raises `GitError`."""
+def git(
+    folder: Path,
+    *arguments: str,
+    timeout_s: float = TIMEOUT_S,
+    extra: Mapping[str, str] | None = None,
+    inherited: Sequence[int] = (),
+) -> bytes:
+    """Return what `git -C folder arguments` prints. `extra` adds to the environment. Raises `GitError`.
+
+    `inherited` are descriptors that stay open until git and whatever it started are gone.
+    """
     command = ["git", "--no-optional-locks", "--no-pager", *_QUIET, "-C", str(folder), *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED}
     # A pointer of Git LFS stays a pointer: content is not fetched from a network, nor put into the user's repository.
     environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", **(extra or {})}
     try:
         done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout_s, check=False, env=environment
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=timeout_s,
+            check=False,
+            env=environment,
+            pass_fds=inherited,
         )
     except FileNotFoundError as error:
         raise GitError("git is not installed") from error

@@ -1,97 +1,88 @@
 """What is measured: the code an engine is imported from, and how that code is told apart from other code.
 
 A subject is `.`, the working tree with its uncommitted changes, where it stands; a git revision, exported into the
-cache (`trees`); or, where neither the folder nor its repository holds the engine, whatever is installed.
+cache (`trees`); a release (`releases`); or, where neither the folder nor its repository holds the engine, whatever is
+installed. An engine may adapt something else, as one of ours does verl. Then that is looked for in the revision or the
+release, and the adapter, the same on both sides, comes from the folder that the command is started in.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+import importlib.util
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.subject.git import GitError, git, line, merge_base, resolve_commit
-from harness.subject.trees import TreeCache
+from harness.subject.cache import SubjectCache
+from harness.subject.git import line, merge_base, resolve_commit
+from harness.subject.interpreter import Interpreter
+from harness.subject.model import Adapter, NoEngineError, Subject
+from harness.subject.releases import Release, contradictions, installed, is_release, provide_release
+from harness.subject.trees import export_tree
+from harness.subject.uncommitted import git_state, uncommitted
 
 WORKING_TREE = "."
-LARGEST_HASHED_BYTES = 16 << 20
-"""Untracked files beyond this are told apart by size and modification time instead of their content."""
-
-
-class NoEngineError(UsageError):
-    """The code does not hold the engine's package: a comparison with it is invalid (`cannot_run`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
-    """One body of code. `engine_root` goes first on the workers' `sys.path`; None takes the engine as installed."""
+class Engine:
+    """What resolving needs to know of an engine.
 
-    name: str
-    engine_root: Path | None
-    python: Path
-    revision: str | None
-    """Full git hash; None outside a repository."""
-    dirty: bool | None
-    """Whether tracked files differ from `revision`; None where there is no revision."""
-    changes: str | None = None
-    """Hash over everything uncommitted, untracked files included; None where nothing is."""
-    overrides: tuple[str, ...] = ()
-    """KEY=VALUE of this side alone, in the order given."""
-    notes: tuple[str, ...] = ()
-    """What the code lacks although its revision has it: submodules, Git LFS content."""
+    `factory` is `package.module:callable`. `package` is what a revision must hold where the factory's module only
+    adapts it; None where the engine itself is measured. `interpreter` runs the ranks; None is the harness's own.
+    """
 
-    def identity(self, versions: Mapping[str, str] | None = None) -> str:
-        """Return 16 hexadecimal digits, equal for equal code, overrides and `versions` of what it imports.
+    factory: str
+    package: str | None = None
+    interpreter: Interpreter | None = None
+    allow_mismatch: bool = False
+    adapter_folder: Path = field(default_factory=Path.cwd)
+    """Where an adapter is looked for, before it is taken as installed."""
 
-        Where the code has no revision (installed, or outside a repository) only its place and the versions tell.
-        """
-        place = None if self.revision else str(self.engine_root)
-        parts = [self.revision, self.changes, list(self.overrides), dict(sorted((versions or {}).items())), place]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    @property
+    def python(self) -> Path:
+        """What the ranks run under."""
+        return self.interpreter.python if self.interpreter else Path(sys.executable)
+
+    @property
+    def own_package(self) -> str:
+        """The package of the factory."""
+        return self.factory.partition(":")[0].partition(".")[0]
+
+    @property
+    def measured_package(self) -> str:
+        """The package that code under measurement must hold."""
+        return self.package or self.own_package
 
 
 def resolve_subject(
-    name: str, factory: str, folder: Path, trees: TreeCache, *, overrides: Sequence[str] = ()
+    name: str, engine: Engine, folder: Path, cache: SubjectCache, *, overrides: Sequence[str] = ()
 ) -> Subject:
-    """Return the subject `name`: `.` or a revision of the repository around `folder`.
+    """Return the subject `name`: `.`, a revision of the repository around `folder`, or a release.
 
-    `factory` (`package.module:callable`) says which package it must hold. An exported tree stays until `trees` is
-    closed. Raises `UsageError` for a name that is no revision and `NoEngineError` for code without the package.
+    What was taken from the cache stays until it is closed. Raises `UsageError` for a name that is none of these and
+    `NoEngineError` for code without the package.
     """
+    if is_release(name):
+        return replace(_of_release(name, engine, cache), overrides=tuple(overrides))
     if name == WORKING_TREE:
-        return working_tree(factory, folder, overrides=overrides)
-    commit = resolve_commit(folder, name)
-    tree = trees.tree(folder, commit)
-    # The user may stand in a subfolder that holds the engine; the same place is looked for in the export.
-    prefix = line(folder, "rev-parse", "--show-prefix") or ""
-    root = _engine_root(factory, (tree.folder / prefix, tree.folder))
-    if root is None:
-        package = _package(factory)
-        raise NoEngineError(
-            f"revision {name!r} ({commit[:12]}) has no package {package!r}: the engine is younger, or lies elsewhere"
-        )
-    return Subject(
-        name=name,
-        engine_root=root,
-        python=Path(sys.executable),
-        revision=commit,
-        dirty=False,
-        overrides=tuple(overrides),
-        notes=tree.notes,
-    )
+        found = working_tree(engine.measured_package, folder)
+        if found.engine_root is None and engine.package is None:
+            found = replace(found, engine_root=_installed_root(engine, cache))
+    else:
+        found = _of_revision(name, engine, folder, cache)
+    found = replace(found, python=engine.python, interpreter=engine.interpreter, overrides=tuple(overrides))
+    return found if engine.package is None else _adapted(found, engine, cache)
 
 
 def resolve_pair(
     base: str | None,
     head: str | None,
-    factory: str,
+    engine: Engine,
     folder: Path,
-    trees: TreeCache,
+    cache: SubjectCache,
     *,
     base_overrides: Sequence[str] = (),
     head_overrides: Sequence[str] = (),
@@ -99,8 +90,8 @@ def resolve_pair(
     """Return both subjects of a comparison, with the names that `default_names` gives."""
     base, head = default_names(base, head, folder, one_code=bool(base_overrides or head_overrides))
     return (
-        resolve_subject(base, factory, folder, trees, overrides=base_overrides),
-        resolve_subject(head, factory, folder, trees, overrides=head_overrides),
+        resolve_subject(base, engine, folder, cache, overrides=base_overrides),
+        resolve_subject(head, engine, folder, cache, overrides=head_overrides),
     )
 
 
@@ -114,14 +105,15 @@ def default_names(base: str | None, head: str | None, folder: Path, *, one_code:
     return base, head or WORKING_TREE
 
 
-def working_tree(factory: str, folder: Path, *, overrides: Sequence[str] = ()) -> Subject:
-    """Return the code that `factory` is imported from when the user stands in `folder`.
+def working_tree(package: str, folder: Path, *, overrides: Sequence[str] = ()) -> Subject:
+    """Return the code that `package`, or a factory in it, is imported from when the user stands in `folder`.
 
     Looked for in `folder`, then in the root of its git repository, each also with a `src` folder. Imported in place:
     a copy would lack what the repository ignores, such as extensions that were built there.
     """
+    package = package.partition(":")[0].partition(".")[0]
     top = line(folder, "rev-parse", "--show-toplevel")
-    root = _engine_root(factory, (folder, Path(top)) if top else (folder,))
+    root = _root_of(package, (folder, Path(top)) if top else (folder,))
     if root is None:
         return Subject(
             name="installed",
@@ -143,58 +135,89 @@ def working_tree(factory: str, folder: Path, *, overrides: Sequence[str] = ()) -
     )
 
 
-def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Return (revision, dirty) of the repository around `folder`; (None, None) where there is none, or no git."""
-    revision = line(folder, "rev-parse", "--verify", "HEAD")
-    if revision is None:
-        return None, None
-    changes = line(folder, "status", "--porcelain", "--untracked-files=no")
-    return revision, None if changes is None else bool(changes)
+def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -> Subject:
+    commit = resolve_commit(folder, name)
+    tree = export_tree(cache, folder, commit)
+    # The user may stand in a subfolder that holds the engine; the same place is looked for in the export.
+    prefix = line(folder, "rev-parse", "--show-prefix") or ""
+    package = engine.measured_package
+    root = _root_of(package, (tree.folder / prefix, tree.folder))
+    if root is None:
+        where = "the engine is younger, or lies elsewhere" if engine.package is None else "--repo names its checkout"
+        raise NoEngineError(f"revision {name!r} ({commit[:12]}) has no package {package!r}: {where}")
+    return Subject(name=name, engine_root=root, python=engine.python, revision=commit, dirty=False, notes=tree.notes)
 
 
-def uncommitted(folder: Path) -> str | None:
-    """Return 16 hexadecimal digits over what the working tree around `folder` adds to HEAD; None if nothing.
+def _of_release(name: str, engine: Engine, cache: SubjectCache) -> Subject:
+    interpreter = engine.interpreter
+    assert interpreter is not None, "a release is resolved for an interpreter that was asked what it has"
+    release = provide_release(cache, name, interpreter)
+    if engine.package is not None and _root_of(engine.package, (release.root,)) is None:
+        raise UsageError(f"{name}: {release.file} has no package {engine.package!r}, which the scenario measures")
+    found = Subject(
+        name=name,
+        engine_root=release.root,
+        python=engine.python,
+        revision=None,
+        dirty=None,
+        notes=_lacking(release, interpreter),
+        release=release,
+        interpreter=interpreter,
+        mismatches=_mismatches(name, release, engine, interpreter),
+    )
+    # Either the release is the engine, or it is what the engine uses.
+    return found if _root_of(engine.own_package, (release.root,)) else _adapted(found, engine, cache)
 
-    Staged or not makes no difference; untracked files count unless ignored. Computed again after measuring, it tells
-    whether somebody edited the code meanwhile. Raises `UsageError` if git fails.
+
+def _lacking(release: Release, interpreter: Interpreter) -> tuple[str, ...]:
+    absent = [name for name, version in installed(release.requires, interpreter).items() if version is None]
+    return (f"the environment has no {', '.join(absent)}, which {release.distribution} asks for",) if absent else ()
+
+
+def _mismatches(name: str, release: Release, engine: Engine, interpreter: Interpreter) -> tuple[str, ...]:
+    found = contradictions(release.requires, interpreter)
+    if found and not engine.allow_mismatch:
+        raise UsageError(
+            f"{name} contradicts the environment that both sides share: it would run with {', '.join(found)}: choose "
+            "subject.requirements that suit both sides, or measure it all the same with --allow-mismatch"
+        )
+    return found
+
+
+def _adapted(found: Subject, engine: Engine, cache: SubjectCache) -> Subject:
+    """Put what was found before the adapter on the path. The adapter is that of the command's folder, or installed."""
+    if found.engine_root is None:
+        has = engine.interpreter is not None and engine.interpreter.versions.get(str(engine.package))
+        if not has:
+            raise UsageError(
+                f"no package {engine.package!r} here: name a release, as in release:{engine.package}==VERSION, or "
+                "its checkout with --repo"
+            )
+    adapter = working_tree(engine.own_package, engine.adapter_folder)
+    root = adapter.engine_root or _installed_root(engine, cache)
+    return replace(
+        found,
+        measured_root=found.engine_root,
+        package=None if found.release else engine.package,
+        engine_root=root,
+        adapter=Adapter(revision=adapter.revision, changes=adapter.changes),
+    )
+
+
+def _installed_root(engine: Engine, cache: SubjectCache) -> Path | None:
+    """A folder with the adapter that is installed beside the harness, for ranks under another Python; else None.
+
+    It holds a link to that package alone: whatever else is installed beside it belongs to the harness's Python.
     """
-    try:
-        top = Path(os.fsdecode(git(folder, "rev-parse", "--show-toplevel")).removesuffix("\n"))
-        plain = ("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
-        diff = git(top, "diff", *plain, "HEAD", "--")
-        names = git(top, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
-    except GitError as error:
-        raise UsageError(f"cannot tell what is uncommitted in {folder}: {error}") from error
-    untracked = sorted(os.fsdecode(name) for name in names if name)
-    if not diff and not untracked:
+    spec = None if engine.python == Path(sys.executable) else importlib.util.find_spec(engine.own_package)
+    if spec is None or not spec.origin:
         return None
-    digest = hashlib.sha256(diff)
-    for name in untracked:
-        digest.update(b"\0" + os.fsencode(name) + b"\0")
-        digest.update(_content(top / name))
-    return digest.hexdigest()[:16]
+    place = Path(spec.origin)
+    return cache.link(place.parent if spec.submodule_search_locations else place)
 
 
-def _content(path: Path) -> bytes:
-    """What tells one untracked file from another: its content, or for a large one its size and modification time."""
-    try:
-        about = path.lstat()
-        if path.is_symlink():
-            return os.fsencode(path.readlink())
-        if not path.is_file() or about.st_size > LARGEST_HASHED_BYTES:
-            return f"{about.st_mode} {about.st_size} {about.st_mtime_ns}".encode()
-        return hashlib.sha256(path.read_bytes()).digest()
-    except OSError as error:
-        return f"unreadable: {error.errno}".encode()  # gone meanwhile, or not ours to read: told apart by that
-
-
-def _package(factory: str) -> str:
-    return factory.partition(":")[0].partition(".")[0]
-
-
-def _engine_root(factory: str, bases: Iterable[Path]) -> Path | None:
-    """First of `bases`, or its `src` folder, that holds the package of `factory`."""
-    package = _package(factory)
+def _root_of(package: str, bases: Iterable[Path]) -> Path | None:
+    """First of `bases`, or its `src` folder, that holds the package."""
     for base in bases:
         for root in (base, base / "src"):
             if (root / package).is_dir() or (root / f"{package}.py").is_file():

@@ -28,7 +28,7 @@ import numpy as np
 from harness.errors import TraceError
 from harness.names import PATH_SEPARATOR
 from harness.trace import naming
-from harness.trace.model import BoolArray, Int32Array, Int64Array, NvtxRanges, Trace
+from harness.trace.model import BoolArray, Int32Array, Int64Array, NvtxRanges, Trace, distinct_ids
 
 ROOT: Final = -1
 
@@ -230,13 +230,9 @@ class RangeFinder:
 
     def __init__(self, ranges: NvtxRanges, nesting: Nesting) -> None:
         placed = np.flatnonzero(~nesting.detached)
-        self._threads, thread = np.unique(ranges.global_tid[placed], return_inverse=True)
-        order = np.argsort(thread, kind="stable")
-        self._placed, self._thread = placed[order], thread[order]
-        starts, ends = ranges.start_ns[self._placed], ranges.end_ns[self._placed]
-        self._starts, _ = thread_times(self._thread, len(self._threads), starts, ends)
-        self._first_ns = int(starts.min()) if len(placed) else 0
-        self._last_ns = int(ends.max()) if len(placed) else -1
+        tids = ranges.global_tid[placed]
+        self._rows = {tid: placed[tids == tid] for tid in distinct_ids(tids)}
+        self._start_ns = ranges.start_ns
         self._end_ns = ranges.end_ns
         self._parent = nesting.parent
 
@@ -245,17 +241,22 @@ class RangeFinder:
     ) -> Int64Array:
         """The tightest range around each moment, or around each stretch from `time_ns` to `until_ns`; ROOT for none."""
         until_ns = time_ns if until_ns is None else until_ns
+        if isinstance(global_tid, int):
+            return self._around_on(global_tid, time_ns, until_ns)
         found = np.full(len(time_ns), ROOT, dtype=np.int64)
-        if not len(self._placed):
-            return found
-        thread = np.minimum(np.searchsorted(self._threads, global_tid), len(self._threads) - 1)
-        known = (self._threads[thread] == global_tid) & (time_ns >= self._first_ns) & (until_ns <= self._last_ns)
-        key = time_ns + (thread * (self._last_ns - self._first_ns + 1) - self._first_ns)
-        position = np.searchsorted(self._starts, key, side="right") - 1
-        known &= (position >= 0) & (self._thread[np.maximum(position, 0)] == thread)
-        asked = np.flatnonzero(known)
-        found[asked] = self._placed[position[asked]]
+        for tid in self._rows:
+            asked = np.flatnonzero(global_tid == tid)
+            found[asked] = self._around_on(tid, time_ns[asked], until_ns[asked])
+        return found
+
+    def _around_on(self, tid: int, time_ns: Int64Array, until_ns: Int64Array) -> Int64Array:
+        rows = self._rows.get(tid)
+        if rows is None:
+            return np.full(len(time_ns), ROOT, dtype=np.int64)
         # The last range to begin may end too soon; then the one looked for is among its ancestors.
+        position = np.searchsorted(self._start_ns[rows], time_ns, side="right")
+        found = np.concatenate(([ROOT], rows))[position]
+        asked = np.flatnonzero(position)
         while len(asked):
             asked = asked[self._end_ns[found[asked]] < until_ns[asked]]
             found[asked] = self._parent[found[asked]]

@@ -17,6 +17,7 @@ COLLECTORS: Final = ("recorder", "kineto", "nsys", "none")
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "plan": (int,),
     "engine_root": (str, type(None)),
+    "measured_root": (str, type(None)),
     "factory": (str,),
     "engine": (dict,),
     "mode": (str,),
@@ -47,6 +48,7 @@ class Plan:
     """One launch. `capture` is the first and last step index that an outside tool records, both included."""
 
     engine_root: Path | None
+    measured_root: Path | None
     factory: str
     engine: Mapping[str, Any]
     mode: str
@@ -90,9 +92,10 @@ def parse_plan(document: object) -> Plan:
     _require(document["collector"] in COLLECTORS, "collector", document["collector"], f"one of {', '.join(COLLECTORS)}")
     for key in ("start_timeout_s", "timeout_s"):
         _require(document[key] > 0, key, document[key], "above 0")
-    root = document["engine_root"]
+    engine_root, measured_root = document["engine_root"], document["measured_root"]
     return Plan(
-        engine_root=None if root is None else Path(root),
+        engine_root=None if engine_root is None else Path(engine_root),
+        measured_root=None if measured_root is None else Path(measured_root),
         factory=document["factory"],
         engine=document["engine"],
         mode=document["mode"],

@@ -113,8 +113,7 @@ class _Rank:
         if plan.collector in _COLLECTORS_IN_RANK:
             module = importlib.import_module(f"harness.collectors.{plan.collector}")
             self._side = module.start_rank(plan.launch_dir / f"rank{self._rank}.sqlite", self._rank)
-        if plan.engine_root is not None:
-            sys.path.insert(0, str(plan.engine_root))
+        sys.path[:0] = [str(root) for root in (plan.measured_root, plan.engine_root) if root is not None]
         factory = load_factory(plan.factory)
         build = bind_options(factory, plan.engine)
         ranges = Ranges()

@@ -48,6 +48,20 @@ def test_parts_and_ranges_on_one_side_only(tmp_path: Path, capsys: pytest.Captur
     assert "cannot carry a verdict" in found["note"]
 
 
+def test_warm_up_is_left_out_and_the_rule_is_that_of_gpu_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, head = training(tmp_path / "base.sqlite"), training(tmp_path / "head.sqlite", forward_ms=48)
+    found = diff(capsys, base, head, "--warmup-steps", 3)
+    assert [(side["steps"], side["dropped_steps"]) for side in (found["base"], found["head"])] == [(2, 3), (2, 3)]
+    assert found["step"] == {"base_ms": 80, "head_ms": 88, "delta_ms": 8}
+    # The kernel of `backward` is launched from another thread.
+    for rule, gpu_ms in (("process", 20), ("thread", 0)):
+        parts = {part["path"]: part for part in diff(capsys, base, head, "--rule", rule)["ranges"]}
+        assert parts["train_step_*/backward"]["base_gpu_ms"] == gpu_ms
+        assert parts["train_step_*/forward"]["head_gpu_ms"] == 20
+
+
 def test_steps_of_different_names_are_compared_as_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = training(tmp_path / "base.sqlite", step="train_step_{}")
     head = training(tmp_path / "head.sqlite", step="ProfilerStep#{}", forward_ms=50)

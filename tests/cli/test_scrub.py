@@ -189,9 +189,8 @@ def test_machines_of_one_job_stay_apart_without_their_names(tmp_path: Path) -> N
 
 def test_a_target_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = training(tmp_path / "t.sqlite")
-    for target in (tmp_path / "nowhere" / "x.sqlite", trace / "x.sqlite"):
-        assert run(["scrub", str(trace), str(target)]) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
+    assert run(["scrub", str(trace), str(trace / "x.sqlite")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
     assert run(["scrub", str(tmp_path / "absent.sqlite"), str(trace), "--force"]) == 2
     assert "absent.sqlite does not exist" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["t.sqlite"]

@@ -55,7 +55,7 @@ def runners(tmp_path: Path) -> tuple[Path, Path]:
             shared.duel("shared"),
             shared.pairs("shared"),
             shared.steps("shared"),
-            shared.ranges("shared"),
+            shared.slowest_ranges("shared"),
         )
     with Store(b) as store:
         from results import ENVIRONMENT

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import socket
 import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.parse import quote, urlencode
+from urllib.request import urlopen
 
 import pytest
 from results import add_duel, add_run
@@ -38,7 +46,7 @@ def test_step_time_is_the_median_of_the_slowest_rank(database: sqlite3.Connectio
 
 
 def test_duels_tell_the_change(database: sqlite3.Connection) -> None:
-    (duel,) = rows(database, "duels")
+    (duel,) = rows(database, "change_by_duel")
     assert (duel["id"], duel["pairs"], duel["change_percent"]) == ("d1", 2, 25.0)
 
 
@@ -57,8 +65,52 @@ def test_what_failed_is_listed_with_its_reason(database: sqlite3.Connection) -> 
     assert len(rows(database, "conditions")) == 2
 
 
+def test_no_query_hides_a_table(database: sqlite3.Connection) -> None:
+    tables = {row[0] for row in database.execute("select name from sqlite_master where type = 'table'")}
+    assert tables.isdisjoint(CONTENT["queries"]), "both have their page at the same address"
+
+
 def test_every_table_and_column_it_describes_is_there(database: sqlite3.Connection) -> None:
     for table, about in CONTENT["tables"].items():
         columns = {row[1] for row in database.execute(f"pragma table_info({table})")}
         assert columns, table
         assert set(about.get("columns", ())) <= columns, table
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("datasette") is None, reason="no datasette: pip install 'stepduel[serve]'")
+def test_datasette_serves_every_query_and_table(database: sqlite3.Connection, tmp_path: Path) -> None:
+    """As `make serve` starts it, asked over HTTP."""
+    database.close()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "datasette", "serve", str(tmp_path / "results.db"), "--metadata", str(METADATA)]
+    with subprocess.Popen(
+        [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            site = f"http://127.0.0.1:{port}"
+            assert "Stepduel results" in page(site, server)
+            for name, query in CONTENT["queries"].items():
+                given = urlencode({"scenario": "smoke", "run_id": "r1", "duel_id": "d1"})
+                found = json.loads(page(f"{site}/results/{name}.json?_shape=array&{given}", server))
+                assert found, name
+                assert query["title"] in page(f"{site}/results/{name}?{given}", server)
+            for table in CONTENT["tables"]:
+                assert f"<title>results: {table}: " in page(f"{site}/results/{quote(table)}", server)
+        finally:
+            server.terminate()
+
+
+def page(address: str, server: subprocess.Popen[bytes]) -> str:
+    """Ask until the server answers; it takes a second or two to start."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urlopen(address, timeout=30) as answer:
+                return str(answer.read(), "utf-8")
+        except URLError as error:
+            started = not isinstance(error.reason, ConnectionRefusedError)
+            if started or server.poll() is not None or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)

@@ -208,7 +208,7 @@ def test_what_differs_between_scenarios_is_named(folder: Path, capsys: pytest.Ca
         )
     ]
     for minute, scenario in enumerate(scenarios):
-        document = {"scenario_hash": scenario.hash, "scenario_document": scenario.document()}
+        document: dict[str, Any] = {"scenario_hash": scenario.hash, "scenario_document": scenario.document()}
         add_run(database(folder), f"r{minute}", 100, minute=minute, **document)
     newest, older = history(capsys)["series"]
     assert newest["scenario_keys"] == {}

@@ -10,11 +10,14 @@ from browser import CHROMIUM, NO_CHROMIUM, Browser
 from markup import COMPARISON_SECTIONS
 from stored_duels import Made, comparison_of
 from test_hostile_names import HOSTILE
+from test_other_pages import exported
 
-from harness.report import render_comparison, write_report
+from harness.analysis.analyze import analyze
+from harness.report import render_analysis, render_comparison, write_report
 from harness.report.page import Page
 from harness.report.palette import COLOURS
 from harness.report.sections import attribution, headline
+from harness.trace.reader import read_trace
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
@@ -37,6 +40,18 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = render_comparison(*comparison_of(folder, Made(pairs=4, steps=12)))
     write_report(folder / "report.html", page)
     return folder / "report.html"
+
+
+@pytest.mark.parametrize("width", [1280, 380])
+def test_a_trace_with_gpu_work_fits(browser: Browser, tmp_path: Path, width: int) -> None:
+    write_report(tmp_path / "trace.html", render_analysis(analyze(read_trace(exported("pytorch_steps_2025.1.sqlite")))))
+    browser.open(tmp_path / "trace.html", width=width)
+    assert browser.complaints() == []
+    assert browser.requests() == [(tmp_path / "trace.html").resolve().as_uri()]
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
+    assert browser.evaluate(OVERFLOW) == []
+    assert browser.evaluate("document.querySelectorAll('#step-gpu tbody tr').length") == 4
+    assert browser.evaluate("document.querySelector('#copies').offsetHeight") > 40
 
 
 def background(browser: Browser) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,25 @@ def test_both_ends_of_a_long_name_are_kept() -> None:
     assert len(shown) == 40
     assert shown.startswith("step/xx")
     assert shown.endswith("/gc.collect")
+
+
+def test_only_the_ranges_of_the_slowest_ranks_are_read(tmp_path: Path) -> None:
+    """Against a plain reading of all rows; two ranks that take equally long are told apart by their number."""
+    comparison_of(tmp_path, replace(Made(), pairs=2, steps=5, ranks=3))
+    with Store(tmp_path / "results.db") as store:
+        store.db.execute("update duel_ranges set self_ns = 7, total_ns = 7 where sequence = 4")
+        everything = list(store.db.query("select * from duel_ranges join range_paths on range_paths.id = path_id"))
+        found = Duels(store).slowest_ranges(DUEL_ID)
+    own: dict[tuple[object, ...], dict[int, int]] = {}
+    for row in everything:
+        ranks = own.setdefault((row["pair"], row["side"], row["sequence"]), {})
+        ranks[row["rank"]] = ranks.get(row["rank"], 0) + row["self_ns"]
+    slowest = {step: min(ranks, key=lambda rank: (-ranks[rank], rank)) for step, ranks in own.items()}
+    assert {rank for (_, _, sequence), rank in slowest.items() if sequence == 4} == {0}
+    assert len(set(slowest.values())) > 1
+    expected = [
+        (row["pair"], row["side"], row["sequence"], row["rank"], row["path"], row["self_ns"], row["total_ns"])
+        for row in everything
+        if slowest[row["pair"], row["side"], row["sequence"]] == row["rank"]
+    ]
+    assert [(r.pair, r.side, r.sequence, r.rank, r.path, r.self_ns, r.total_ns) for r in found] == sorted(expected)

@@ -12,6 +12,7 @@ from stored_duels import MS, SIDES, Made, comparison_of
 
 from harness.analysis.analyze import analyze
 from harness.analysis.difference import diff_traces
+from harness.analysis.range_totals import innermost_copies
 from harness.analysis.steps import PathSummary
 from harness.errors import UsageError
 from harness.report import (
@@ -151,15 +152,45 @@ def test_traces_of_nsight_systems(name: str, sentence: str) -> None:
     found = analyze(read_trace(exported(name)))
     page = render_analysis(found)
     root = check_page(page)
-    assert [section.attributes["id"] for section in root.all("section")] == TRACE_SECTIONS
+    sections = [section.attributes["id"] for section in root.all("section")]
+    has_gpu = len(found.trace.operations) > 0
+    assert sections == [*TRACE_SECTIONS[:5], *(["step-gpu", "copies"] if has_gpu else []), *TRACE_SECTIONS[5:]]
     assert root.all("h1")[0].text.strip().startswith(sentence)
     assert page == render_analysis(found)
     gpu = root.by_id("gpu").text
-    assert ("No GPU work was traced" in gpu) == (len(found.trace.operations) == 0)
+    assert ("No GPU work was traced" in gpu) != has_gpu
     for kernel in found.kernels[:1]:
         assert f"{kernel.calls:,}" in gpu
     cards = root.by_id("findings").all("li")
     assert len(cards) == len(found.findings)
+
+
+def test_gpu_figures_of_each_step_and_range() -> None:
+    found = analyze(read_trace(exported("pytorch_steps_2025.1.sqlite")))
+    root = check_page(render_analysis(found))
+    heads = [cell.text for cell in root.by_id("step-gpu").all("thead")[0].all("th")]
+    assert heads == ["Step", "ms", "GPU busy ms", "Busy", "Idle ms", "Coverage", "Host, while idle, longest in"]
+    kept = [row for row, reason in enumerate(found.steps.dropped) if reason is None]
+    rows = root.by_id("step-gpu").all("tbody")[0].all("tr")
+    assert [row.all("th")[0].text for row in rows] == [str(found.steps.index[row]) for row in kept]
+    for row, at in zip(rows, kept, strict=True):
+        cells = [cell.text for cell in row.all("td")]
+        assert float(cells[1].replace(",", "")) == pytest.approx(found.step_gpu.busy_ns[at] / 1e6, rel=1e-3)
+        assert float(cells[3].replace(",", "")) == pytest.approx(found.step_gpu.idle_ns[at] / 1e6, rel=1e-3)
+        assert cells[5] == found.step_gpu.idle_in[at]
+    copies = [[cell.text for cell in row.all("td")] for row in root.by_id("copies").all("tbody")[0].all("tr")]
+    told = innermost_copies(found.ranges)
+    assert len(copies) == min(len(told), 40) > 0
+    assert [row[1] for row in copies[:3]] == [copy.memory or "–" for _, copy in told[:3]]
+
+
+def test_without_steps_each_rank_has_a_row_with_its_communication() -> None:
+    found = analyze(read_trace(exported("torchrun_2rank_head_2026.2.sqlite")))
+    root = check_page(render_analysis(found))
+    heads = [cell.text for cell in root.by_id("step-gpu").all("thead")[0].all("th")]
+    assert heads[0] == ("Step" if found.steps.name else "Capture")
+    assert ("Exposed ms" in heads) == found.step_gpu.has_communication
+    assert len(root.by_id("step-gpu").all("tbody")[0].all("tr")) == len(found.trace.ranks)
 
 
 def test_both_sides_of_a_duel_are_set_beside_each_other(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ def document(**changes: Any) -> dict[str, Any]:
     plan: dict[str, Any] = {
         "plan": 1,
         "engine_root": None,
+        "measured_root": None,
         "factory": "module:build",
         "engine": {"layers": 2},
         "mode": "train",
@@ -38,6 +39,7 @@ def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
     request = LaunchRequest(
         launch_dir=tmp_path,
         engine_root=tmp_path,
+        measured_root=tmp_path.parent,
         factory="a.b:c",
         engine={"x": [1, 2], "y": {"z": True}},
         mode="eval",
@@ -53,6 +55,7 @@ def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
     plan = Plan.read(request.write_plan(tmp_path / "control"))
     assert plan == Plan(
         engine_root=tmp_path,
+        measured_root=tmp_path.parent,
         factory="a.b:c",
         engine={"x": [1, 2], "y": {"z": True}},
         mode="eval",

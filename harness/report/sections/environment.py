@@ -76,6 +76,10 @@ def _side_facts(comparison: Comparison, which: str) -> dict[str, str]:
     found["uncommitted changes"] = "yes" if side.dirty else "no"
     found["collector"] = str(subject.get("collector", duel.collector))
     found["notes"] = "; ".join(map(str, subject.get("notes") or ()))
+    found["release"] = " ".join(str((subject.get("release") or {}).get(key, "")) for key in ("file", "sha256")).strip()
+    found["runs with, against what it asks for"] = "; ".join(map(str, subject.get("mismatches") or ()))
+    installed = (subject.get("environment") or {}).get("versions") or {}
+    found["installed"] = ", ".join(f"{package} {version}" for package, version in installed.items())
     launches = [pair.base_launch if which == "base" else pair.head_launch for pair in comparison.pairs]
     engine = dict(launches[0].get("engine") or {}) if launches else {}
     return found | {f"engine: {key}": str(value) for key, value in engine.items()}

@@ -1,0 +1,58 @@
+"""Options of every command that launches a subject, and how its code and its interpreter are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from harness.subject import Subject, SubjectCache
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--repo",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        default=Path(),
+        help="Repository of what is measured; default: the current folder's.",
+    ),
+    click.option("--python", metavar="PATH", help="Run ranks under this interpreter instead of one made for them."),
+    click.option(
+        "--allow-mismatch", is_flag=True, help="Run a release although the environment contradicts what it asks for."
+    ),
+)
+
+
+def subject_options(command: Command) -> Command:
+    """Add the options above to a command, in this order."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def subject_cache() -> Iterator[SubjectCache]:
+    """Give the cache of subjects, which says on stderr what takes time."""
+    from harness.cli.output import clean, stderr_console
+    from harness.subject import SubjectCache
+
+    def announce(text: str) -> None:
+        stderr_console().print(Text(clean(text), style="dim"), soft_wrap=True)
+
+    with SubjectCache(announce=announce) as cache:
+        yield cache
+
+
+def warn_of_mismatches(*subjects: Subject) -> None:
+    """Say on stderr which subjects run with what they did not ask for."""
+    from harness.cli.output import clean, stderr_console
+
+    texts = [f"warning: {one.name} runs with {', '.join(one.mismatches)}" for one in subjects if one.mismatches]
+    for text in dict.fromkeys(texts):
+        stderr_console().print(Text(clean(text), style="yellow"), soft_wrap=True)

@@ -1,0 +1,194 @@
+"""Exported revisions, on real git repositories: complete, shared, safe from kills, and the repository untouched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from repositories import FACTORY, commit, git, isolate, make_repository, snapshot, write
+
+from harness.errors import UsageError
+from harness.subject import Engine, SubjectCache, cache_folder, clean, resolve_pair, resolve_subject
+
+ENGINE = Engine(factory=FACTORY)
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    isolate(monkeypatch, tmp_path)
+    return make_repository(tmp_path / "user")
+
+
+@pytest.fixture
+def cache(repository: Path) -> Iterator[SubjectCache]:
+    with SubjectCache() as opened:
+        yield opened
+
+
+def trees() -> Path:
+    return cache_folder() / "trees"
+
+
+def test_the_export_holds_every_file_of_the_revision_as_git_has_it(repository: Path, cache: SubjectCache) -> None:
+    write(repository / "run.sh", "#!/bin/sh\n").chmod(0o755)
+    (repository / "link").symlink_to("toy_engine/core.py")
+    write(repository / ".gitattributes", "hidden export-ignore\nversion export-subst\n")
+    write(repository / "hidden", "git archive would leave this out\n")
+    write(repository / "version", "$Format:%H$\n")
+    write(repository / "Ünïcode dir/ä b.txt", "x")
+    head = commit(repository, "odd files")
+    write(repository / ".git/info/sparse-checkout", "/toy_engine/\n")
+    git(repository, "config", "core.sparseCheckout", "true")
+    root = resolve_subject("HEAD", ENGINE, repository, cache).engine_root
+    assert root is not None
+    assert git(repository, f"--work-tree={root}", "status", "--porcelain", "--untracked-files=all") == ""
+    names = [name for name in git(repository, "ls-tree", "-r", "-z", "--name-only", head).split("\0") if name]
+    assert sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_symlink() or not p.is_dir()) == sorted(
+        names
+    )
+    assert (root / "version").read_text() == "$Format:%H$\n"
+    assert os.access(root / "run.sh", os.X_OK)
+    assert (root / "link").is_symlink()
+    assert not any(p.stat().st_mode & 0o222 for p in [root, *root.rglob("*")] if not p.is_symlink())
+
+
+def test_the_users_repository_is_left_untouched(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for hook in ("post-checkout", "post-index-change", "reference-transaction"):
+        write(repository / ".git/hooks" / hook, f"#!/bin/sh\ntouch '{repository}/hook-ran'\n").chmod(0o755)
+    write(repository / "toy_engine/core.py", "SPEED = 3\n")
+    git(repository, "add", "toy_engine")
+    (repository / "hook-ran").unlink(missing_ok=True)
+    write(repository / "untracked.py", "")
+    # A file whose times differ from the index, and not by a racy instant, tempts git to write the index anew.
+    os.utime(repository / "README", (1_600_000_000, 1_600_000_000))
+    # As in a git hook: these would send git to the wrong place.
+    monkeypatch.setenv("GIT_DIR", str(repository.parent / "elsewhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository.parent / "index"))
+    before = snapshot(repository)
+    with SubjectCache() as cache:
+        base, head = resolve_pair(None, None, ENGINE, repository, cache)
+        resolve_subject("HEAD~1", ENGINE, repository, cache)
+        assert base.engine_root is not None
+        assert (base.engine_root / "toy_engine/core.py").read_text() == "SPEED = 2\n"
+        assert head.engine_root == repository
+        assert (head.dirty, head.revision) == (True, base.revision)
+    clean()
+    assert snapshot(repository) == before
+
+
+def test_equal_trees_are_exported_once(repository: Path, cache: SubjectCache) -> None:
+    first = resolve_subject("HEAD", ENGINE, repository, cache)
+    again = commit(repository, "an empty commit")
+    second = resolve_subject("HEAD", ENGINE, repository, cache)
+    assert second.engine_root == first.engine_root
+    assert (second.revision, second.identity()) == (again, second.identity())
+    assert second.identity() != first.identity()
+    assert [path.name for path in trees().iterdir()] == [git(repository, "rev-parse", "HEAD^{tree}")]
+
+
+RESOLVE = """
+import sys, time
+from pathlib import Path
+from harness.subject import Engine, SubjectCache, resolve_subject
+with SubjectCache() as cache:
+    print(resolve_subject(sys.argv[2], Engine(factory=sys.argv[3]), Path(sys.argv[1]), cache).engine_root, flush=True)
+    time.sleep(float(sys.argv[4]))
+"""
+
+
+def resolver(repository: Path, revision: str, hold_s: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", RESOLVE, str(repository), revision, FACTORY, str(hold_s)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True)
+
+
+def test_processes_that_export_at_once_share_one_tree(repository: Path) -> None:
+    for number in range(200):
+        write(repository / f"data/{number}.txt", str(number))
+    commit(repository, "many files")
+    processes = [resolver(repository, "HEAD", 0.0) for _ in range(4)]
+    roots = {process.communicate(timeout=60)[0].strip() for process in processes}
+    assert [process.returncode for process in processes] == [0] * 4
+    assert len(roots) == 1
+    assert git(repository, f"--work-tree={roots.pop()}", "status", "--porcelain") == ""
+    assert len(list(trees().iterdir())) == 1
+
+
+def test_a_killed_export_is_never_used_and_is_cleaned(repository: Path, cache: SubjectCache) -> None:
+    git(repository, "config", "filter.slow.smudge", "sleep 60; cat")
+    write(repository / ".gitattributes", "written_last filter=slow\n")
+    commit(repository, "a file that takes long to write", written_last="content\n")
+    process = resolver(repository, "HEAD", 0.0)
+    deadline = time.monotonic() + 30
+    while not list(trees().glob(".building-*/content/toy_engine")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    left = list(trees().iterdir())
+    assert [path.name.startswith(".building-") for path in left] == [True]
+    git(repository, "config", "filter.slow.smudge", "cat")
+    assert clean()["trees"].removed == 1
+    root = resolve_subject("HEAD", ENGINE, repository, cache).engine_root
+    assert root is not None
+    assert (root / "written_last").read_text() == "content\n"
+    assert list(trees().iterdir()) == [root]  # what was left is gone, too
+
+
+def test_clean_keeps_what_is_in_use_until_its_user_is_gone_even_killed(repository: Path) -> None:
+    process = resolver(repository, "HEAD", 60.0)
+    assert process.stdout is not None
+    root = Path(process.stdout.readline().strip())
+    with SubjectCache() as cache:
+        resolve_subject("HEAD~1", ENGINE, repository, cache)
+    done = clean()["trees"]
+    assert (done.removed, done.in_use) == (1, 1)
+    assert done.freed_bytes == len("hello\n") + len("SPEED = 1\n")
+    assert (root / "toy_engine/core.py").exists()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert clean()["trees"].removed == 1
+    assert list(trees().iterdir()) == []
+    assert clean()["trees"].removed == 0
+
+
+def test_submodules_and_lfs_files_are_told(repository: Path, cache: SubjectCache, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "--quiet")
+    commit(other, "library", lib_py="")
+    git(repository, "submodule", "--quiet", "add", str(other), "third_party/lib")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"
+    commit(repository, "submodule and LFS", weights=pointer)
+    subject = resolve_subject("HEAD", ENGINE, repository, cache)
+    assert subject.notes == (
+        "submodule third_party/lib is left empty",
+        "1 Git LFS files are pointers, without their content",
+    )
+    assert subject.engine_root is not None
+    assert list((subject.engine_root / "third_party/lib").iterdir()) == []
+    assert resolve_subject("HEAD~1", ENGINE, repository, cache).notes == ()
+
+
+def test_a_cache_that_cannot_be_written_is_a_usage_error(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(write(tmp_path / "file", "")))
+    with SubjectCache() as cache, pytest.raises(UsageError, match="cannot export"):
+        resolve_subject("HEAD", ENGINE, repository, cache)
+
+
+def test_the_cache_follows_the_xdg_specification(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in ("", "relative/path"):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert cache_folder() == tmp_path / ".cache/stepduel"
