@@ -30,7 +30,7 @@ from harness.duel.lockstep import (
     run_in_lockstep,
 )
 from harness.duel.memory import SameCodeDuel, known_noise, same_code_duels
-from harness.duel.pacing import MIN_STEPS, measured_steps, sight, warmed_up
+from harness.duel.pacing import MIN_STEPS, measured_steps, sight, warmed_up, warmup_noise
 from harness.duel.plan import DuelPlan, DuelSide
 from harness.duel.progress import Progress
 from harness.environment import read_environment
@@ -208,7 +208,8 @@ class _Duel:
             if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
                 return None
             step_pair_s = min(base + head for base, head in warmup) / 1e9
-            best = measured_steps(start_s, step_pair_s, known_noise(self._same_code).noise, rule.looks[0], len(warmup))
+            noise = known_noise(self._same_code).noise or warmup_noise(warmup)
+            best = measured_steps(start_s, step_pair_s, noise, rule.looks[0], len(warmup))
             self._pace = Pace(warmup_steps=len(warmup), steps=plan.steps or best)
         elif len(warmup) < self._pace.warmup_steps:
             return None

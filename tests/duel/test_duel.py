@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import subject_python
 from duel_bench import SCENARIO, Bench, git
@@ -281,24 +282,32 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(bench: Bench, capsys: pytest.Ca
     assert len(found["pairs"]) == 3
 
 
-def test_a_killed_coordinator_leaves_no_process_and_clean_removes_its_socket(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("with_supervisors", [False, True])
+def test_a_killed_coordinator_leaves_no_process_and_no_socket_that_clean_would_not_remove(
+    bench: Bench, capsys: pytest.CaptureFixture[str], with_supervisors: bool
 ) -> None:
     process = started(bench, "--set", "engine.sleep_ms=20")
     wait_for(lambda: stepping(bench, "pair01"))
+    supervisors = [child for child in psutil.Process(process.pid).children() if "supervisor.py" in str(child.cmdline())]
+    assert len(supervisors) == 2
+    for supervisor in supervisors if with_supervisors else []:
+        supervisor.suspend()  # whoever sends SIGKILL to all of them reaches none before the others
     process.kill()
+    for supervisor in supervisors if with_supervisors else []:
+        supervisor.kill()
     process.communicate()
     pids = [int(path.read_text()) for path in bench.reports.rglob("pid")]
     wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids))
+    wait_for(lambda: not any(supervisor.is_running() for supervisor in supervisors))
     assert run(["clean", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sockets_removed"] == 2
+    assert json.loads(capsys.readouterr().out)["sockets_removed"] == (2 if with_supervisors else 0)
     assert list((bench.folder / "s").iterdir()) == []
 
 
 def test_a_budget_stops_in_time_and_says_how_to_go_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     slow = ("--set", "engine.sleep_ms=20")
     began = time.monotonic()
-    status, found = compare(bench, capsys, *slow, "--budget", "3s")
+    status, found = compare(bench, capsys, *slow, "--budget", "1s")
     assert time.monotonic() - began < 20
     assert status == 3
     assert (found["verdict"]["state"], found["verdict"]["reason"]) in (
@@ -357,7 +366,7 @@ def copy_same_code_duel(bench: Bench, times: int) -> None:
 def test_same_code_duels_lend_variance_from_the_twentieth_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     own = ["--repo", str(bench.repo), "--reports", str(bench.reports), "--steps", "10", "--pairs", "2"]
     assert run(["aa", bench.scenario, *own]) in (0, 3)
-    assert "1 same-code duels on this machine" in capsys.readouterr().out
+    assert "1 same-code duel on this machine" in capsys.readouterr().out
     copy_same_code_duel(bench, 18)
     _, found = compare(bench, capsys, "--pairs", "2")
     assert found["prior"] is None
