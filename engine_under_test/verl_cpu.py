@@ -11,6 +11,7 @@ Every patch is named in the engine's `description`, and so in results and report
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -115,26 +116,27 @@ def _shadow_device() -> None:
     """
     base, fsdp = find(f"{ENGINE_BASE}:get_device_name"), find(f"{ENGINE_FSDP}:FSDPEngine")
     original = fsdp.to
-    seen_by_to: list[ShadowDevice] = []
+    moving = False
 
     @wraps(base)
     def shadow() -> str:
         return SHADOW
 
     @wraps(base)
-    def shadow_inside_to() -> str:
-        return seen_by_to[-1] if seen_by_to else str(base())
+    def shadow_while_moving() -> str:
+        return SHADOW if moving else str(base())
 
     @wraps(original)
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen_by_to.append(SHADOW)
+        nonlocal moving
+        moving = True
         try:
             return original(self, *args, **kwargs)
         finally:
-            seen_by_to.pop()
+            moving = False
 
-    _module(ENGINE_BASE).get_device_name = shadow
-    _module(ENGINE_FSDP).get_device_name = shadow_inside_to
+    _replace(ENGINE_BASE, "get_device_name", shadow)
+    _replace(ENGINE_FSDP, "get_device_name", shadow_while_moving)
     fsdp.to = to
 
 
@@ -146,13 +148,11 @@ def _clip_one_by_one() -> None:
     def clip_one_by_one(*args: Any, **kwargs: Any) -> Any:
         return clip(*args, **{**kwargs, "foreach": False})
 
-    _module(ENGINE_FSDP).fsdp2_clip_grad_norm_ = clip_one_by_one
+    _replace(ENGINE_FSDP, "fsdp2_clip_grad_norm_", clip_one_by_one)
 
 
-def _module(name: str) -> Any:
-    import sys
-
-    return sys.modules[name]
+def _replace(module: str, name: str, value: object) -> None:
+    setattr(sys.modules[module], name, value)
 
 
 PATCHES: Final = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,12 @@ from engine_under_test.verl_config import VerlConfig, transformer_options
 
 @contextmanager
 def checkpoint(config: VerlConfig) -> Iterator[str]:
-    """Yield the path of a checkpoint that all ranks of this machine can read; all ranks must come and leave together.
-
-    Where writing fails on rank 0, the others fail as well instead of waiting for it.
-    """
-    with tempfile.TemporaryDirectory(prefix="stepduel-verl-") as folder:
-        shared: list[Any] = [folder]
+    """Yield the path of a checkpoint, written by rank 0 for all ranks of this machine. All must come and leave."""
+    with ExitStack() as stack:
+        shared: list[Any] = [None]
         if dist.get_rank() == 0:
-            write_checkpoint(config, Path(folder))
+            shared = [stack.enter_context(tempfile.TemporaryDirectory(prefix="stepduel-verl-"))]
+            write_checkpoint(config, Path(shared[0]))
         dist.broadcast_object_list(shared, src=0)
         yield str(shared[0])
         dist.barrier()

@@ -84,7 +84,7 @@ def _imported(module_name: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if missing == module_name or module_name.startswith(f"{missing}."):
-            raise UnsupportedReleaseError(_moved(f"the module {module_name}")) from error
+            raise UnsupportedReleaseError(_moved(f"module {module_name}")) from error
         raise ImportError(
             f"{module_name} needs {missing!r}, which the environment of {sys.executable} lacks (docs/verl.md says what "
             "verl needs beside itself)"
@@ -93,4 +93,4 @@ def _imported(module_name: str) -> Any:
 
 def _moved(what: str) -> str:
     version = getattr(sys.modules.get("verl"), "__version__", "of unknown version")
-    return f"verl {version} has not {what}, where the adapter looked for it; the adapter fits verl {ADAPTED_TO}"
+    return f"verl {version} has no {what}, where the adapter looked for it; the adapter fits verl {ADAPTED_TO}"

@@ -36,6 +36,9 @@ def print_comparison(comparison: Comparison) -> None:
     if comparison.ranges:
         _print_parts(comparison)
     print_wrapped(_same_work_line(comparison))
+    for name, side in (("base", duel.base), ("head", duel.head)):
+        if side.get("mismatches"):
+            print_wrapped(f"{name} runs with {', '.join(side['mismatches'])}", "yellow")
     if comparison.memory is not None:
         memory = comparison.memory
         mark = f"  above the limit of {bytes_text(memory.limit_bytes)}" if memory.exceeded else ""

@@ -26,8 +26,7 @@ def merge(sources: tuple[Path, ...], reports: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
     from harness.cli.output import clean, print_json, stdout_console
-    from harness.duel import RESULTS
-    from harness.store import Store, check_writable
+    from harness.store import RESULTS, Store, check_writable
     from harness.store.merging import merge as merge_into
 
     check_writable(reports / RESULTS)

@@ -33,9 +33,8 @@ def write_duel(comparison: Comparison, reports: Path, repo: Path, target: Path) 
     `repo` is asked for the commits between both sides. UsageError where the file cannot be written.
     """
     from harness.comparison.evidence import gather
-    from harness.duel import RESULTS
     from harness.report import render_comparison, write_index, write_report
-    from harness.store import Duels, Store
+    from harness.store import RESULTS, Duels, Store
     from harness.subject.commits import commits_between
 
     base, head = comparison.base.revision, comparison.head.revision

@@ -14,10 +14,9 @@ from harness.cli.baseline import reports_option
 def index(reports: Path) -> None:
     """Write index.html of the reports folder, which lists every report in it."""
     from harness.cli.output import clean, stdout_console
-    from harness.duel import RESULTS
     from harness.errors import UsageError
     from harness.report import write_index
-    from harness.store import Duels, Store
+    from harness.store import RESULTS, Duels, Store
 
     if not reports.is_dir():
         raise UsageError(f"{reports}: no such folder; run stepduel compare --html, or choose another --reports")

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from harness.cli.html_reports import html_option
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Keep Python from looking for cycles among hundreds of thousands of records, which takes a tenth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @click.command()
@@ -27,6 +42,7 @@ from harness.cli.html_reports import html_option
 )
 @click.option("--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@without_collections()
 def report(duel_id: str | None, reports: Path, html: Path | None, repo: Path, slower_fails: bool, as_json: bool) -> int:
     """Compute the verdict of a stored duel again; the newest unless DUEL names another.
 
@@ -36,9 +52,8 @@ def report(duel_id: str | None, reports: Path, html: Path | None, repo: Path, sl
     from harness.cli.html_reports import write_duel
     from harness.cli.output import print_json
     from harness.comparison import compare_stored, document
-    from harness.duel import RESULTS
     from harness.errors import UsageError
-    from harness.store import Duels, Store
+    from harness.store import RESULTS, Duels, Store
 
     path = reports / RESULTS
     if not path.exists():

@@ -6,9 +6,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.duel import RESULTS
 from harness.errors import UsageError
-from harness.store import Store
+from harness.store import RESULTS, Store
 
 
 def open_results(reports: Path) -> Store:

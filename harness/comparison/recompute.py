@@ -117,11 +117,16 @@ def _side(name: SideName, subject: Mapping[str, Any], steps: Sequence[DuelStepRe
         revision=subject["revision"],
         dirty=subject["dirty"],
         overrides=tuple(subject.get("overrides", ())),
-        versions=subject.get("versions") or {},
+        versions=_versions(subject),
         step_ns=step_ns,
         peak_memory_bytes=_largest(step.peak_memory_bytes for step in own),
         rss_bytes=_largest(step.rss_bytes for step in own),
     )
+
+
+def _versions(subject: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of a release and of what it imports, and those that the side's ranks told."""
+    return {**(subject.get("imports") or {}), **(subject.get("versions") or {})}
 
 
 def _memory(steps: Sequence[DuelStepRecord]) -> Memory | None:

@@ -6,7 +6,8 @@ from harness.duel.memory import known_noise, same_code_duels
 from harness.duel.pacing import Known, Sight, sight
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.duel.progress import Progress
-from harness.duel.runner import RESULTS, run_duel
+from harness.duel.runner import run_duel
+from harness.store import RESULTS
 
 __all__ = [
     "RESULTS",

@@ -37,9 +37,7 @@ from harness.environment import read_environment
 from harness.errors import StepduelError, UsageError
 from harness.gate import Reason, State
 from harness.launch import interrupted_once
-from harness.store import DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
-
-RESULTS = "results.db"
+from harness.store import RESULTS, DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
 
 
 def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Comparison:

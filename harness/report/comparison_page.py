@@ -27,7 +27,7 @@ from harness.subject.commits import CommitRange
 
 TREES_NOTE: Final = (
     "The median step of each side, on its slowest rank, drawn to one time axis. Repeated calls of a range are one box, "
-    "and its own time comes last in it. Orange and teal boxes are ranges whose own time moved."
+    "and its own time comes last in it. Orange and teal boxes are ranges whose own time moved by as much as matters."
 )
 STEPS_NOTE: Final = (
     "Base and head step in turn, so that slow noise meets both alike. All panels share one axis of milliseconds, which "
@@ -42,7 +42,7 @@ def render_comparison(
 
     `folder` is the reports folder as seen from the file's own, for links to traces and logs.
     """
-    moved = {part.path: part.delta_ns for part in comparison.ranges if part.significant}
+    moved = {part.path: part.delta_ns for part in comparison.moved}
     analyses = evidence.analyses
     found = {side: one.findings for side, one in analyses.items()}
     return Page(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.store.baselines import BaselineRecord, Baselines
 from harness.store.database import (
     BUSY_TIMEOUT_S,
+    RESULTS,
     RangeRecord,
     RunRecord,
     Status,
@@ -18,6 +19,7 @@ from harness.store.duels import DuelKind, DuelRangeRecord, DuelRecord, Duels, Du
 
 __all__ = [
     "BUSY_TIMEOUT_S",
+    "RESULTS",
     "BaselineRecord",
     "Baselines",
     "DuelKind",

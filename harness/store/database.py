@@ -25,6 +25,8 @@ from harness.environment import Environment
 from harness.errors import UsageError
 from harness.store.waiting import NOTICE_S, when_free
 
+RESULTS = "results.db"
+"""The database's name in a folder of reports."""
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another one. A run is written in well under a second."""
 

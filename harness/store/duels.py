@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from sqlite_utils import Database
@@ -213,8 +213,9 @@ class Duels:
 
     def steps(self, duel_id: str) -> list[DuelStepRecord]:
         """Return every step by pair, step, side and rank."""
-        rows = self.db["duel_steps"].rows_where("duel_id = ?", [duel_id], order_by="pair, sequence, side, rank")
-        return [DuelStepRecord(**_without_duel({**row, "measured": bool(row["measured"])})) for row in rows]
+        columns = ", ".join(field.name for field in fields(DuelStepRecord))
+        query = f"select {columns} from duel_steps where duel_id = ? order by pair, sequence, side, rank"
+        return [DuelStepRecord(**{**row, "measured": bool(row["measured"])}) for row in self.db.query(query, [duel_id])]
 
     def slowest_ranges(self, duel_id: str) -> list[DuelRangeRecord]:
         """Return the ranges of each step's slowest rank, of equal ranks the first, by pair, side, step and path.

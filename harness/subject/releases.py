@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, canonicalize_version, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from harness.errors import UsageError
@@ -109,7 +109,7 @@ def _pinned(name: str) -> _Source:
     try:
         asked = Requirement(text)
         (one,) = asked.specifier
-        version = Version(one.version)  # refuses ==1.*
+        version = canonicalize_version(Version(one.version))  # which refuses ==1.*; 1.0 is the release 1
     except (InvalidRequirement, InvalidVersion, ValueError) as error:
         raise UsageError(expected) from error
     if one.operator != "==" or asked.extras or asked.url or asked.marker:

@@ -157,7 +157,7 @@ def test_whatever_a_release_moved_is_named(adapt: Adapt, place: str) -> None:
     with pytest.raises(ImportError) as refused:
         adapt(files)
     assert str(refused.value) == (
-        f"verl 0.8.0 has not {attributes} in {module}, where the adapter looked for it; "
+        f"verl 0.8.0 has no {attributes} in {module}, where the adapter looked for it; "
         "the adapter fits verl 0.7.0 to 0.9.1"
     )
 
@@ -166,7 +166,7 @@ def test_a_module_that_moved_and_a_package_that_is_missing_are_told_apart(
     adapt: Adapt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsdp = "verl/workers/engine/fsdp/transformer_impl.py"
-    with pytest.raises(ImportError, match=r"verl 0\.8\.0 has not the module verl\.workers\.engine\.fsdp"):
+    with pytest.raises(ImportError, match=r"verl 0\.8\.0 has no module verl\.workers\.engine\.fsdp"):
         adapt({name: text for name, text in FILES.items() if name != fsdp})
     _forget()
     write_tree(tmp_path, {fsdp: "import paft_that_is_absent\n"})

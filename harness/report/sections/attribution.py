@@ -42,6 +42,8 @@ rows add up to the whole. Ranges explain a verdict and never make one.</p>
 <p class="nothing">There is no step to split.</p>
 {% endif %}
 """
+SMALLEST_BAR: Final = 0.005
+"""Of the largest part: what would be narrower is no bar of its own."""
 _PATH: Final = Markup('<span class="parent">{}</span>{}')
 _OWN: Final = Markup(' <span class="own">own time</span>')
 _ONLY: Final = Markup(' <span class="tag">{} only</span>')
@@ -144,12 +146,13 @@ def _figures(part: Part, whole_ns: float, judged: bool) -> list[str | Markup]:
 
 def _plots(parts: Sequence[Part]) -> Plots:
     base_ns, head_ns = sum(part.base_ns for part in parts), sum(part.head_ns for part in parts)
-    moved = [part for part in parts if part.moved]
+    visible_ns = SMALLEST_BAR * max(abs(part.delta_ns) for part in parts)
+    moved = [part for part in parts if part.moved and abs(part.delta_ns) >= visible_ns]
     bars = [(part.path, part.delta_ns, True) for part in (moved if len(moved) <= MOST_BARS else moved[: MOST_BARS - 1])]
     rest = len(parts) - len(bars)
     if rest:
         left_ns = head_ns - base_ns - sum(delta for _, delta, _ in bars)
-        words = "smaller parts" if len(moved) > MOST_BARS else "ranges within their noise"
+        words = "smaller parts" if sum(part.moved for part in parts) > len(bars) else "ranges within their noise"
         bars.append((f"{rest} {words}", left_ns, False))
     return both_widths("waterfall", lambda width, name: _plot(bars, base_ns, head_ns, width, name))
 
@@ -189,7 +192,8 @@ def _end(axes: Axes, row: int, side: str, ns: float) -> None:
 def _label(axes: Axes, row: int, left: str, right: str, role: str) -> None:
     """The row's name at the left edge and its figure at the right one, above the row's bar."""
     inside = axes.get_yaxis_transform()
-    axes.text(0, 0.2 - row, left, transform=inside, ha="left", va="center", color=colour(role))
+    ground = {"facecolor": colour("page"), "edgecolor": "none", "pad": 1.5}  # no line crosses a name
+    axes.text(0, 0.2 - row, left, transform=inside, ha="left", va="center", color=colour(role), bbox=ground)
     axes.text(1, 0.2 - row, right, transform=inside, ha="right", va="center", color=colour(role))
 
 

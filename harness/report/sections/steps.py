@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from harness.metrics import milliseconds
 from harness.report import figures
@@ -74,8 +77,8 @@ def section(panels: Sequence[Panel], note: str) -> Section:
             TEMPLATE,
             note=note,
             panels=[
-                {"title": panel.title, "plot": _plot(panel, bounds, f"steps-{number}")}
-                for number, panel in enumerate(drawn)
+                {"title": panel.title, "plot": picture}
+                for panel, picture in zip(drawn, _plots(drawn, bounds), strict=True)
             ],
             sides=("base", "head") if len({line.side for line in lines}) > 1 else (),
             ranks=len({line.rank for line in lines}),
@@ -89,30 +92,42 @@ def _measured(panel: Panel, line: Line) -> list[int]:
     return [ns for at, ns in zip(line.order, line.times_ns, strict=True) if at >= panel.warmup]
 
 
-def _plot(panel: Panel, bounds: tuple[int, int], name: str) -> Markup:
-    length = max(max(line.order) for line in panel.lines if line.order) + 1
-    many = len({line.rank for line in panel.lines}) > 1
+def _plots(panels: Sequence[Panel], bounds: tuple[int, int]) -> list[Markup]:
+    """Draw all panels on one pair of axes, one after the other: making axes takes longer than drawing lines."""
+    if not panels:
+        return []
     with plot(WIDTH, HEIGHT) as (figure, axes):
         place(figure, axes, left=44, right=6, top=8, bottom=22)
-        if panel.warmup:
-            axes.axvspan(-0.5, panel.warmup - 0.5, color=colour("panel"), lw=0)
         axes.grid(axis="y", color=colour("grid"), lw=1)
-        slowest: dict[str, dict[int, int]] = {}
-        for line in panel.lines:
-            longest = slowest.setdefault(line.side, {})
-            for at, ns in zip(line.order, line.times_ns, strict=True):
-                longest[at] = max(ns, longest.get(at, 0))
-            if many:
-                axes.plot(line.order, [ns / 1e6 for ns in line.times_ns], color=colour(line.side), lw=0.5, alpha=0.4)
-        for side, longest in slowest.items():
-            axes.plot(list(longest), [ns / 1e6 for ns in longest.values()], color=colour(side), lw=1.3)
         room = 0.08 * (bounds[1] - bounds[0]) or 0.05 * bounds[1]
         axes.set_ylim((bounds[0] - room) / 1e6, (bounds[1] + room) / 1e6)
-        axes.set_xlim(-0.5, length - 0.5)
         axes.yaxis.set_major_formatter(lambda ms, _: f"{ms:,.7g}")
         axes.locator_params(axis="y", nbins=4)
         axes.locator_params(axis="x", nbins=5, integer=True)
-        return svg(figure, name, _alt(panel, slowest))
+        return [_plot(figure, axes, panel, f"steps-{number}") for number, panel in enumerate(panels)]
+
+
+def _plot(figure: Figure, axes: Axes, panel: Panel, name: str) -> Markup:
+    length = max(max(line.order) for line in panel.lines if line.order) + 1
+    many = len({line.rank for line in panel.lines}) > 1
+    drawn: list[Artist] = []
+    if panel.warmup:
+        drawn.append(axes.axvspan(-0.5, panel.warmup - 0.5, color=colour("panel"), lw=0))
+    slowest: dict[str, dict[int, int]] = {}
+    for line in panel.lines:
+        longest = slowest.setdefault(line.side, {})
+        for at, ns in zip(line.order, line.times_ns, strict=True):
+            longest[at] = max(ns, longest.get(at, 0))
+        if many:
+            times_ms = [ns / 1e6 for ns in line.times_ns]
+            drawn += axes.plot(line.order, times_ms, color=colour(line.side), lw=0.5, alpha=0.4)
+    for side, longest in slowest.items():
+        drawn += axes.plot(list(longest), [ns / 1e6 for ns in longest.values()], color=colour(side), lw=1.3)
+    axes.set_xlim(-0.5, length - 0.5)
+    picture = svg(figure, name, _alt(panel, slowest))
+    for artist in drawn:
+        artist.remove()
+    return picture
 
 
 def _alt(panel: Panel, slowest: dict[str, dict[int, int]]) -> str:
