@@ -64,6 +64,7 @@ def duel(name: str, overrides: list[str], slowdown_share: float, reports: Path) 
         rule=Rule(),
         steps=None,
         interleave="steps",
+        pinned=True,
         seed=int.from_bytes(os.urandom(4), "big") >> 1,
         budget_s=None,
         explain=None,

@@ -3,18 +3,21 @@
     python benchmarks/lockstep_noise.py --reports reports/lockstep_noise --pairs 12 --steps 100
 
 Each launch pair runs all orders one after the other, in an order drawn by lot: `after` steps one side to the end and
-then the other, `blocks` alternates every 25 steps, `lockstep` every step by a coin. So all of them meet the same
-launches and the same hour. Once as the machine is and once with one core kept busy. Goes on from its own results.
+then the other, `blocks` alternates every 25 steps, `lockstep` every step by a coin; and each with the ranks of both
+sides kept to the same cores, as a duel does, and free to run on any. So all of them meet the same launches and the same
+hour. Once as the machine is and once with one core kept busy. Goes on from its own results.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import random
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from statistics import median, stdev
 
@@ -24,6 +27,7 @@ from harness.duel import DuelSide
 from harness.duel.launches import launch_request
 from harness.duel.lockstep import Pace
 from harness.launch import Launch
+from harness.launch.placement import keep_to, place_ranks
 from harness.scenario import Scenario, load_scenario
 from harness.store import SideName
 from harness.subject import working_tree
@@ -31,6 +35,7 @@ from harness.subject import working_tree
 SIDES: tuple[SideName, SideName] = ("base", "head")
 BLOCK = 25
 ORDERS = ("after", "blocks", "lockstep")
+CORES = ("any", "same")
 
 
 def schedule(order: str, steps: int, lot: random.Random) -> list[SideName]:
@@ -46,30 +51,43 @@ def schedule(order: str, steps: int, lot: random.Random) -> list[SideName]:
     return [side for _ in range(steps) for side in lot.sample(SIDES, 2)]
 
 
-def measure_pair(scenario: Scenario, pair: int, steps: int, folder: Path) -> dict[str, dict[SideName, list[int]]]:
-    """Start both sides and return the step times (ns, slowest rank) of each order and side."""
+Times = dict[SideName, list[int]]
+"""Step times in ns on the slowest rank, by side."""
+
+
+def measure_pair(scenario: Scenario, pair: int, steps: int, folder: Path) -> dict[tuple[str, str], Times]:
+    """Start both sides and return the times of each order and placement."""
     subject = working_tree(scenario.factory, Path.cwd())
     lot = random.Random(pair)
     env = {"PYTHONHASHSEED": str(lot.getrandbits(31))}
-    pace = Pace(warmup_steps=5, steps=len(ORDERS) * steps)
-    found: dict[str, dict[SideName, list[int]]] = {}
+    kinds = list(product(ORDERS, CORES))
+    pace = Pace(warmup_steps=5, steps=len(kinds) * steps)
+    found: dict[tuple[str, str], Times] = {}
     with ExitStack() as stack:
         launches: dict[SideName, Launch] = {}
         for name in SIDES:
             side = DuelSide(name=name, subject=subject, scenario=scenario, collector="recorder")
             launches[name] = stack.enter_context(Launch(launch_request(side, folder / name, pace, env)))
-        for launch in launches.values():
-            launch.wait_ready()
+        pids = [pid for launch in launches.values() for pid in launch.wait_ready().pids]
         for side_name in pace.warmup_steps * SIDES:
             launches[side_name].step()
-        for order in lot.sample(ORDERS, len(ORDERS)):
-            times: dict[SideName, list[int]] = {"base": [], "head": []}
+        for order, cores in lot.sample(kinds, len(kinds)):
+            place(pids, scenario.run.ranks, cores)
+            times: Times = {"base": [], "head": []}
             for turn in schedule(order, steps, lot):
                 times[turn].append(launches[turn].step().duration_ns)
-            found[order] = times
+            found[order, cores] = times
         for launch in launches.values():
             launch.stop()
     return found
+
+
+def place(pids: Sequence[int], ranks: int, cores: str) -> None:
+    """Bind the ranks (base's, then head's) to the cores that a duel would, or let them go."""
+    usable = os.sched_getaffinity(0)
+    placement = place_ranks(ranks, 1, usable)
+    assert placement is not None, f"{len(usable)} cores are too few for {ranks} ranks"
+    keep_to(pids, placement * 2 if cores == "same" else [tuple(usable)] * len(pids))
 
 
 def log_ratio(base_ns: Sequence[int], head_ns: Sequence[int]) -> float:
@@ -79,17 +97,17 @@ def log_ratio(base_ns: Sequence[int], head_ns: Sequence[int]) -> float:
 
 def print_table(records: Records) -> None:
     """Print the standard deviation over launch pairs, by condition and order."""
-    print("| machine | order | launch pairs | sd of ln(head/base) | against blocks |")
-    print("| --- | --- | --- | --- | --- |")
-    for name in CONDITIONS:
+    print("| machine | cores | order | launch pairs | sd of ln(head/base) | against blocks |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, cores in product(CONDITIONS, CORES):
         spread = {}
         for order in ORDERS:
-            ratios = [log_ratio(row["base_ns"], row["head_ns"]) for row in records.where(condition=name, order=order)]
-            if len(ratios) > 1:
-                spread[order] = stdev(ratios), len(ratios)
+            rows = records.where(condition=name, cores=cores, order=order)
+            if len(rows) > 1:
+                spread[order] = stdev(log_ratio(row["base_ns"], row["head_ns"]) for row in rows), len(rows)
         for order, (deviation, count) in spread.items():
             against = f"{deviation / spread['blocks'][0]:.2f}" if "blocks" in spread else ""
-            print(f"| {name} | {order} | {count} | {deviation:.2%} | {against} |")
+            print(f"| {name} | {cores} | {order} | {count} | {deviation:.2%} | {against} |")
 
 
 def main() -> None:
@@ -109,8 +127,9 @@ def main() -> None:
                     continue
                 with tempfile.TemporaryDirectory() as folder:
                     found = measure_pair(scenario, pair, given.steps, Path(folder))
-                for order, times in found.items():
-                    records.add(condition=name, pair=pair, order=order, base_ns=times["base"], head_ns=times["head"])
+                for (order, cores), times in found.items():
+                    both = {"base_ns": times["base"], "head_ns": times["head"]}
+                    records.add(condition=name, pair=pair, order=order, cores=cores, **both)
                 print(f"{name}: launch pair {pair + 1} of {given.pairs}", flush=True)
     print_table(records)
 

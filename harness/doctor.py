@@ -24,6 +24,8 @@ BRIEF_SAMPLE_S: Final = 0.5
 BUSY_SHARE: Final = 0.1
 """Of all processors' time, spent on anything before we start anything."""
 STEAL_SHARE: Final = 0.01
+SPEED_RATIO: Final = 1.1
+_WORK: Final = 50_000
 _GPU_SLOWDOWNS: Final = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 _BUSIEST: Final = 3
 
@@ -54,7 +56,7 @@ def examine(ranks: int, *, root: Path = ROOT, sample_s: float = SAMPLE_S) -> lis
         turbo(root),
         throttling(conditions, before.throttled),
     ]
-    return [*remarks, *gpu_remarks()] if root == ROOT else remarks
+    return [*remarks, speed(same_work_ns(sample_s)), *gpu_remarks()] if root == ROOT else remarks
 
 
 def disturbances(*, sample_s: float = BRIEF_SAMPLE_S) -> list[Remark]:
@@ -92,6 +94,27 @@ def cores_for(ranks: int, cores: int) -> Remark:
     if cores >= ranks:
         return Remark(topic="cores", level="fine", seen=seen)
     return Remark(topic="cores", level="warning", seen=seen, advice=f"use --ranks {cores}, or a larger machine")
+
+
+def same_work_ns(sample_s: float) -> list[int]:
+    """Return how long one and the same piece of work took, again and again during `sample_s`: about a millisecond."""
+    took: list[int] = []
+    ends_ns = time.perf_counter_ns() + int(sample_s * 1e9)
+    while not took or time.perf_counter_ns() < ends_ns:
+        began_ns = time.perf_counter_ns()
+        sum(range(_WORK))
+        took.append(time.perf_counter_ns() - began_ns)
+    return took
+
+
+def speed(took_ns: Sequence[int]) -> Remark:
+    """Whether a core always runs at the same speed: what shares its other hardware thread is in no other figure."""
+    tenth, nearly_all = (sorted(took_ns)[int(share * len(took_ns))] for share in (0.1, 0.9))
+    seen = f"the same work took {tenth / 1e6:.2f} to {nearly_all / 1e6:.2f} ms (middle 80 % of {len(took_ns)} times)"
+    if nearly_all <= SPEED_RATIO * tenth:
+        return Remark(topic="speed", level="fine", seen=seen)
+    advice = "a neighbour on the same core, or a changing clock: expect more launch pairs, or use a dedicated machine"
+    return Remark(topic="speed", level="warning", seen=seen, advice=advice)
 
 
 def governor(root: Path = ROOT) -> Remark:

@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 from harness.conditions import Conditions, between, snapshot
-from harness.doctor import cores_for, disturbances, examine, governor, load, steal, throttling, turbo
+from harness.doctor import (
+    cores_for,
+    disturbances,
+    examine,
+    governor,
+    load,
+    same_work_ns,
+    speed,
+    steal,
+    throttling,
+    turbo,
+)
 
 
 @pytest.fixture
@@ -74,6 +85,16 @@ def test_a_quiet_machine_is_fine(machine: Path) -> None:
     (machine / "sys/devices/system/cpu/intel_pstate/no_turbo").write_text("1")
     checks = [load(quiet, []), steal(quiet), throttling(quiet, 9), governor(machine), turbo(machine), cores_for(2, 2)]
     assert [check.level for check in checks] == ["fine"] * 6
+
+
+def test_cores_that_change_their_speed_are_told_from_hiccups() -> None:
+    changing = speed([1_000_000] * 50 + [1_900_000] * 50)
+    assert (changing.level, changing.topic) == ("warning", "speed")
+    assert "1.00 to 1.90 ms" in changing.seen
+    assert speed([1_000_000] * 95 + [30_000_000] * 5).level == "fine"
+    took = same_work_ns(0.05)
+    assert 0 < sum(took) < 5e9
+    assert min(took) > 0
 
 
 def test_a_disturbance_is_seen_in_a_short_look() -> None:

@@ -42,5 +42,5 @@ def aa(
         for _ in range(duels):
             status = run_and_print(settings.plan("aa", name, (code, code), ("recorder", "recorder")), settings)
     if not settings.as_json:
-        print_history(settings.reports, scenario.hash)
+        print_history(settings.reports, scenario.hash, pinned=settings.pinned)
     return status

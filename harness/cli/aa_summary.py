@@ -21,14 +21,14 @@ from harness.store import Duels, Store
 BROKEN_P = 0.01
 
 
-def print_history(reports: Path, scenario_hash: str) -> None:
+def print_history(reports: Path, scenario_hash: str, *, pinned: bool) -> None:
     """Print the counts of every state among the stored same-code duels of this machine, and what they lend."""
     with Store(reports / RESULTS) as store:
         duels = Duels(store)
         machine = read_environment().machine
-        records = duels.same_code(scenario_hash, machine, "recorder", harness.__version__)
+        records = duels.same_code(scenario_hash, machine, "recorder", harness.__version__, pinned=pinned)
         states = Counter(compare_stored(duels, record.id).verdict.state for record in records)
-        known = known_noise(same_code_duels(duels, scenario_hash, machine, "recorder"))
+        known = known_noise(same_code_duels(duels, scenario_hash, machine, "recorder", pinned=pinned))
     alarms, judged = states[State.SLOWER] + states[State.FASTER], sum(states.values()) - states[State.INVALID]
     counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
     say = stdout_console().print

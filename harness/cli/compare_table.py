@@ -106,7 +106,8 @@ def _method_lines(comparison: Comparison) -> list[str]:
         lines.append(
             f"made: {plural(len(pairs), 'launch pair')} x {duel.steps or 0} steps "
             f"after {duel.warmup_steps} of warm-up, {_order(comparison)}, "
-            f"collector {duel.collector}, {plural(duel.ranks, 'rank')} on {duel.device or 'no device'}"
+            f"collector {duel.collector}, {plural(duel.ranks, 'rank')} on {duel.device or 'no device'}, "
+            f"both sides {comparison.placement}"
         )
         lines.append(f"machine: {comparison.environment['cpu_model']}, {_conditions(comparison)}")
     lines.append(f"stored as {duel.id}" + (f"; logs in {duel.logs} of the reports folder" if duel.logs else ""))

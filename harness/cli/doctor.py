@@ -58,7 +58,8 @@ def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     rule, known = Rule(), Known()
     if (reports / RESULTS).exists():
         with Store(reports / RESULTS) as store:
-            known = known_noise(same_code_duels(Duels(store), scenario.hash, read_environment().machine, "recorder"))
+            machine = read_environment().machine
+            known = known_noise(same_code_duels(Duels(store), scenario.hash, machine, "recorder", pinned=True))
     found = sight(rule, known.steps or MIN_STEPS, known, ())
     return {
         "scenario": name,

@@ -44,6 +44,7 @@ class DuelOptions:
     margin: float
     alpha: float
     interleave: Interleave
+    pinned: bool
     budget: float | None
     seed: int | None
     resume: bool
@@ -90,6 +91,7 @@ class DuelOptions:
             rule=rule,
             steps=self.steps,
             interleave=self.interleave,
+            pinned=self.pinned,
             seed=order_seed(self.seed),
             budget_s=self.budget,
             explain=explain,

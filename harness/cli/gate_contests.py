@@ -117,6 +117,7 @@ def _contest(
         margin=limit,
         alpha=alpha,
         interleave="steps",
+        pinned=True,
         budget=policy.budget_s,
         seed=request.seed,
         resume=request.resume,

@@ -54,6 +54,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "method": {
             "collector": duel.collector,
             "interleave": duel.interleave,
+            "cores": comparison.cores,
             "ranks": duel.ranks,
             "warmup_steps": duel.warmup_steps,
             "seed": duel.seed,

@@ -109,6 +109,19 @@ class Comparison:
     pairs: tuple[Pair, ...]
 
     @property
+    def cores(self) -> list[list[int]] | None:
+        """The processor cores that each rank of both sides kept to; None where they ran on any."""
+        found = self.pairs[0].base_launch.get("cores") if self.pairs else None
+        return None if found is None else [list(cores) for cores in found]
+
+    @property
+    def placement(self) -> str:
+        """The same for people."""
+        if self.cores is None:
+            return "on any core"
+        return "on core " + ", ".join("+".join(map(str, cores)) for cores in self.cores)
+
+    @property
     def ci_level(self) -> float:
         """Confidence of the interval that the verdict rests on: 0.9 for `same`, 0.995 with four looks otherwise."""
         rule = self.rule

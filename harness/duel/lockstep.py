@@ -10,15 +10,17 @@ included, folders with names of equal length, and take turns at being started fi
 from __future__ import annotations
 
 import math
+import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from harness.errors import LaunchError, StepduelError, UsageError
 from harness.launch import BUILD_RAISED, Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
 from harness.launch.launch import Wrap
+from harness.launch.placement import Placement, keep_to, place_ranks, unplaced
 from harness.store import DuelStepRecord, SideName
 
 SIDES: tuple[SideName, SideName] = ("base", "head")
@@ -61,6 +63,8 @@ class PairRequest:
     wraps: Mapping[SideName, Wrap | None]
     starter: SideName
     order_seed: int
+    pinned: bool = True
+    """Whether ranks on a CPU keep to cores that both sides share (`harness.launch.placement`)."""
     deadline: float = math.inf
     """`time.monotonic()` by which the pair must have ended."""
 
@@ -80,6 +84,8 @@ class PairRun:
     start_ns: int = 0
     pace: Pace | None = None
     ready: dict[SideName, Ready] = field(default_factory=dict)
+    placement: Placement | None = None
+    """Cores by rank, the same for both sides; None where ranks run wherever the scheduler likes."""
     steps: list[DuelStepRecord] = field(default_factory=list)
 
     def stop(self, side: SideName, launch: Launch) -> None:
@@ -131,6 +137,8 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
         for launch in launches.values():
             stack.enter_context(launch)
         _await_ready(run, launches)
+        if request.pinned:
+            _place(run, launches)
         warmup: list[tuple[int, int]] = []
         for done in _paced(run, warmup, decide):
             _check_time(request)
@@ -153,6 +161,8 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
     for slot, side in enumerate(_order(request.starter)):
         with Launch(request.requests[side], request.wraps[side]) as launch:
             _await_ready(run, {side: launch})
+            if request.pinned:
+                _place(run, (side,))
             warmup: list[tuple[int, int]] = []
             for done in _paced(run, warmup, decide):
                 _check_time(request)
@@ -196,6 +206,22 @@ def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
     if refused:
         raise RefusedError(refused)
     run.start_ns += time.monotonic_ns() - began_ns
+
+
+def _place(run: PairRun, sides: Iterable[SideName]) -> None:
+    """Bind the ranks of `sides` to cores, the same for every side of the pair.
+
+    Not before they are ready, for both start at once and use all cores for that. On a GPU a step hardly waits for the
+    core that feeds it; and what an engine has placed itself is left alone.
+    """
+    ready = [run.ready[side] for side in sides]
+    if any(one.device != "cpu" or not unplaced(one.pids) for one in ready):
+        return
+    placement = place_ranks(ready[0].ranks, max(one.threads for one in ready), os.sched_getaffinity(0))
+    if placement is not None:
+        for one in ready:
+            keep_to(one.pids, placement)
+    run.placement = placement
 
 
 class _named:  # noqa: N801 (a context manager that reads as a word)

@@ -29,9 +29,11 @@ class SameCodeDuel:
     pairs: tuple[StepPairs, ...]
 
 
-def same_code_duels(duels: Duels, scenario_hash: str, machine: str, collector: str) -> list[SameCodeDuel]:
+def same_code_duels(
+    duels: Duels, scenario_hash: str, machine: str, collector: str, *, pinned: bool
+) -> list[SameCodeDuel]:
     """Return this version's same-code duels of a scenario on a machine, those with at least two launch pairs."""
-    records = duels.same_code(scenario_hash, machine, collector, harness.__version__)[-MOST_DUELS:]
+    records = duels.same_code(scenario_hash, machine, collector, harness.__version__, pinned=pinned)[-MOST_DUELS:]
     found = [SameCodeDuel(steps=record.steps or 0, pairs=_pairs(duels, record)) for record in records]
     return [duel for duel in found if len(duel.pairs) > 1]
 

@@ -2,7 +2,7 @@
 
 Warm-up of the first launch pair goes on until steps have had time to settle and to show their scatter; later pairs
 repeat its length. From what starting and stepping cost follows the number of measured steps (`stats.noise`), kept low
-enough that the first look comes soon.
+enough that the first look comes soon, and high enough that measuring does not take less time than starting.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
 BLOCKS_FACTOR: Final = 2.5
 """Scatter of launches in turn against steps in turn, on an idle machine; about twice that on a loaded one."""
-MIN_STEPS: Final = 8
-MAX_STEPS: Final = 100
+MIN_STEPS: Final = 5
+"""So few only where steps take seconds and starting takes no longer: a median of fewer follows single hiccups."""
+MAX_STEPS: Final = 200
 FIRST_LOOK_S: Final = 50.0
-"""The first look should come by then; long steps are measured at least `MIN_STEPS` times all the same."""
+"""The first look should come by then; what starts slowly is measured for as long as it starts all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,29 +61,38 @@ def warmed_up(done: int, elapsed_s: float, scenario_warmup: int) -> bool:
     return done >= max(scenario_warmup, 1) and (done >= WARMUP_STEPS or elapsed_s >= WARMUP_S)
 
 
-def measured_steps(start_s: float, step_pair_s: float, noise: Noise | None, first_look_pairs: int) -> int:
+def warmup_noise(warmup: Sequence[tuple[int, int]]) -> Noise:
+    """Return the noise to plan with where no history tells it: steps scatter as in the warm-up, launches as usual.
+
+    `warmup` holds (base, head) step times in ns of the warm-up step pairs; the first is not typical and left out.
+    """
+    x = np.log([head / base for base, head in warmup[1:]])
+    typical = TYPICAL_NOISE
+    within = float(np.std(x, ddof=1)) if len(x) > 2 else typical.within
+    return Noise(within=within, between=typical.between, autocorrelation=typical.autocorrelation)
+
+
+def measured_steps(start_s: float, step_pair_s: float, noise: Noise, first_look_pairs: int, warmup_steps: int) -> int:
     """Return the steps to measure a launch, from what starting a launch pair and one step pair cost."""
-    best = (noise or TYPICAL_NOISE).best_steps(start_s, step_pair_s, at_least=MIN_STEPS, at_most=MAX_STEPS)
-    affordable = (FIRST_LOOK_S / first_look_pairs - start_s) / step_pair_s
-    return max(MIN_STEPS, min(best, math.floor(affordable)))
+    best = noise.best_steps(start_s, step_pair_s, at_least=MIN_STEPS, at_most=MAX_STEPS)
+    affordable = (FIRST_LOOK_S / first_look_pairs - start_s) / step_pair_s - warmup_steps
+    worthwhile = start_s / step_pair_s
+    return max(MIN_STEPS, min(best, math.floor(max(affordable, worthwhile))))
 
 
 def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]], *, in_turn: bool = True) -> Sight:
-    """Return what `steps` a launch will see. `warmup` holds (base, head) step times in ns of the warm-up step pairs.
+    """Return what `steps` a launch will see. `warmup` is as for `warmup_noise`.
 
-    History comes first; without it, steps scatter as in the warm-up (its first step pair left out) and launches as on
-    typical machines. With `in_turn` false whole launches take turns, and what is slower than they are does not cancel.
+    History comes first, then the warm-up. With `in_turn` false whole launches take turns, and what is slower than they
+    are does not cancel.
     """
     lent = 0.0
     if known.spread is not None:
         spread, source = known.spread, f"{known.duels} same-code duels of this machine"
         lent = known.prior.dof if known.prior else 0.0
     else:
-        x = np.log([head / base for base, head in warmup[1:]])
-        within = float(np.std(x, ddof=1)) if len(x) > 2 else TYPICAL_NOISE.within
-        typical = TYPICAL_NOISE
-        noise = Noise(within=within, between=typical.between, autocorrelation=typical.autocorrelation)
-        spread, source = noise.spread(steps), "the warm-up; run `stepduel aa` to know this machine better"
+        spread = warmup_noise(warmup).spread(steps)
+        source = "the warm-up; run `stepduel aa` to know this machine better"
     if not in_turn:
         spread *= BLOCKS_FACTOR
         source = f"{source}; launches in turn scatter {BLOCKS_FACTOR:g} times as much as steps in turn, or more"

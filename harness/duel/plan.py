@@ -53,6 +53,8 @@ class DuelPlan:
     rule: Rule
     steps: int | None
     interleave: Interleave
+    pinned: bool
+    """Whether ranks on a CPU keep to cores that both sides share."""
     seed: int
     budget_s: float | None
     explain: str | None
@@ -73,6 +75,7 @@ class DuelPlan:
             self.scenario.hash,
             [[side.document(), side.scenario.hash] for side in (self.base, self.head)],
             self.interleave,
+            self.pinned,
             environment.id,
             harness.__version__,
         ]

@@ -30,7 +30,7 @@ from harness.duel.lockstep import (
     run_in_lockstep,
 )
 from harness.duel.memory import SameCodeDuel, known_noise, same_code_duels
-from harness.duel.pacing import MIN_STEPS, measured_steps, sight, warmed_up
+from harness.duel.pacing import MIN_STEPS, measured_steps, sight, warmed_up, warmup_noise
 from harness.duel.plan import DuelPlan, DuelSide
 from harness.duel.progress import Progress
 from harness.environment import read_environment
@@ -70,7 +70,9 @@ class _Duel:
         key = plan.key(self._environment)
         if plan.interleave == "steps":  # launches in turn are noisier, and learn nothing from steps in turn
             machine = self._environment.machine
-            self._same_code = same_code_duels(self._duels, plan.scenario.hash, machine, plan.head.collector)
+            self._same_code = same_code_duels(
+                self._duels, plan.scenario.hash, machine, plan.head.collector, pinned=plan.pinned
+            )
         stored = self._unfinished(key) if resume else None
         if stored is not None:
             self._adopt(stored)
@@ -105,6 +107,7 @@ class _Duel:
             explanation=None,
             harness_version=harness.__version__,
             logs=f"duels/{self._id}",
+            pinned=plan.pinned,
         )
         self._duels.add(record, self._environment)
 
@@ -189,6 +192,7 @@ class _Duel:
             wraps={name: collectors()[sides[name].collector].wrap for name in SIDES},
             starter=starter,
             order_seed=order_seed,
+            pinned=self._plan.pinned,
             deadline=self._deadline,
         )
 
@@ -202,7 +206,8 @@ class _Duel:
             if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
                 return None
             step_pair_s = min(base + head for base, head in warmup) / 1e9
-            best = measured_steps(start_s, step_pair_s, known_noise(self._same_code).noise, rule.looks[0])
+            noise = known_noise(self._same_code).noise or warmup_noise(warmup)
+            best = measured_steps(start_s, step_pair_s, noise, rule.looks[0], len(warmup))
             self._pace = Pace(warmup_steps=len(warmup), steps=plan.steps or best)
         elif len(warmup) < self._pace.warmup_steps:
             return None
@@ -303,6 +308,7 @@ def _launch_document(run: PairRun, side: SideName) -> dict[str, Any]:
     ready = run.ready[side]
     return {
         "pids": list(ready.pids),
+        "cores": None if run.placement is None else [list(cores) for cores in run.placement],
         "device": ready.device,
         "engine": dict(ready.engine_description),
     }

@@ -81,6 +81,7 @@ class Launch:
             ranks=event["ranks"],
             device=event["device"],
             pids=tuple(event["pids"]),
+            threads=event["threads"],
             versions=event["versions"],
             engine_description=event["engine_description"],
         )

@@ -122,11 +122,12 @@ class LaunchRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """What rank 0 says when every rank has built its engine. `pids` by rank."""
+    """What rank 0 says when every rank has built its engine. `pids` by rank; `threads` that a rank computes in."""
 
     ranks: int
     device: str
     pids: tuple[int, ...]
+    threads: int
     versions: Mapping[str, str | None]
     engine_description: Mapping[str, Any]
 

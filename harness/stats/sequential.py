@@ -1,4 +1,4 @@
-"""The decision rule of a duel: looks at 4, 6, 8 and 10 launch pairs that share one false alarm rate.
+"""The decision rule of a duel: looks at 3, 5, 7 and 10 launch pairs that share one false alarm rate.
 
 At a look of K pairs with mean m and variance v of d (see `paired`), ν degrees of freedom and L planned looks:
 
@@ -33,7 +33,8 @@ from harness.stats.paired import (
     t_upper_tail,
 )
 
-DEFAULT_LOOKS = (4, 6, 8, 10)
+DEFAULT_LOOKS = (3, 5, 7, 10)
+"""Simulated against 4, 6, 8, 10: as few false alarms, as much power, and a quarter less work where much changed."""
 MOST_PAIRS = 1000
 """Where a search for enough launch pairs gives up."""
 
@@ -85,7 +86,7 @@ def planned_looks(most_pairs: int) -> tuple[int, ...]:
     among ever more of them.
     """
     if most_pairs < 2:
-        raise UsageError(f"{most_pairs} launch pairs: a verdict needs at least 2, and 4 or more to see anything")
+        raise UsageError(f"{most_pairs} launch pairs: a verdict needs at least 2, and 3 or more to see anything")
     if most_pairs > DEFAULT_LOOKS[-1]:
         return tuple(sorted({math.ceil(most_pairs * share / 4) for share in (1, 2, 3, 4)}))
     return tuple(sorted({look for look in DEFAULT_LOOKS if look < most_pairs} | {most_pairs}))

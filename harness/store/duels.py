@@ -57,6 +57,12 @@ def create_duels(db: Database) -> None:
         db.conn.execute(statement)
 
 
+@migrations()
+def tell_placement(db: Database) -> None:
+    """Whether ranks kept to cores that both sides shared; in duels from before they did not."""
+    db.conn.execute("alter table duels add column pinned integer not null default 0")
+
+
 _DUEL_JSON = ("scenario_document", "base", "head", "rule", "prior", "objection", "explanation")
 _PAIR_JSON = ("conditions", "base_launch", "head_launch")
 
@@ -95,6 +101,8 @@ class DuelRecord:
     """The traced pair beside the timed ones: `collector`, and `base_trace`, `head_trace` below the reports folder."""
     harness_version: str
     logs: str | None
+    pinned: bool = False
+    """Whether ranks were to keep to cores that both sides share; a launch's `cores` say where they were."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +193,7 @@ class Duels:
         """Return the duels whose columns equal what is given, newest first."""
         where = " and ".join(f"[{column}] = ?" for column in equal) or "1"
         rows = self.db["duels"].rows_where(where, list(equal.values()), order_by="started_at desc, id desc")
-        return [DuelRecord(**_unpacked(row, _DUEL_JSON)) for row in rows]
+        return [_duel(row) for row in rows]
 
     def environment(self, duel_id: str) -> dict[str, Any]:
         """Return the row of the machine and software that the duel ran on, its JSON columns read."""
@@ -241,15 +249,21 @@ class Duels:
         )
         return [DuelRangeRecord(**row) for row in rows]
 
-    def same_code(self, scenario_hash: str, machine: str, collector: str, harness_version: str) -> list[DuelRecord]:
+    def same_code(
+        self, scenario_hash: str, machine: str, collector: str, harness_version: str, *, pinned: bool
+    ) -> list[DuelRecord]:
         """Return the duels of the same code on both sides that may lend their variance, oldest first."""
         rows = self.db.query(
             """select duels.* from duels join environments on environments.id = environment_id
             where kind = 'aa' and status = 'completed' and scenario_hash = ? and machine = ? and collector = ?
-              and harness_version = ? and interleave = 'steps' order by started_at, duels.id""",
-            [scenario_hash, machine, collector, harness_version],
+              and harness_version = ? and pinned = ? and interleave = 'steps' order by started_at, duels.id""",
+            [scenario_hash, machine, collector, harness_version, pinned],
         )
-        return [DuelRecord(**_unpacked(row, _DUEL_JSON)) for row in rows]
+        return [_duel(row) for row in rows]
+
+
+def _duel(row: dict[str, Any]) -> DuelRecord:
+    return DuelRecord(**{**_unpacked(row, _DUEL_JSON), "pinned": bool(row["pinned"])})
 
 
 def _packed(row: dict[str, Any], columns: Iterable[str]) -> dict[str, Any]:

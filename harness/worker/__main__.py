@@ -11,8 +11,11 @@ import json
 import os
 import socket
 import sys
+import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
+
+REFUSAL_S: Final = 30.0
 
 
 def load_harness() -> None:
@@ -37,6 +40,8 @@ def refuse(plan_path: Path, error: ImportError) -> NoReturn:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(plan["control_socket"])
             connection.sendall(json.dumps({"event": "refused", "message": message}).encode() + b"\n")
+    else:
+        time.sleep(REFUSAL_S)  # torchrun kills the others as soon as one rank ends, rank 0 perhaps before it has spoken
     sys.exit(2)
 
 

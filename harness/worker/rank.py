@@ -143,6 +143,7 @@ class _Rank:
             "ranks": self._ranks,
             "device": "cuda" if self._cuda else "cpu",
             "pids": pids,
+            "threads": torch.get_num_threads(),
             "versions": {
                 "python": python_version(),
                 "torch": torch.__version__,
@@ -195,7 +196,9 @@ class _Rank:
 
     def _refuse(self, message: str) -> None:
         """Every rank refuses the same plan for the same reason; rank 0 says it."""
-        if self._coordinator is not None:
+        if self._coordinator is None:
+            control.leave_the_word_to_rank_0()
+        else:
             self._coordinator.finish()
             self._coordinator.send({"event": "refused", "message": message})
 

@@ -54,7 +54,7 @@ class Launch:
         if self.engine.get("build_raises"):
             self.fail("build", None, "AssertionError: the model must move along")
         about = {"versions": {"torch": self.engine.get("torch", "2.13.0")}, "engine_description": {"toy": True}}
-        send(event="ready", ranks=self.ranks, device="cpu", pids=[os.getpid()], **about)
+        send(event="ready", ranks=self.ranks, device="cpu", pids=[os.getpid()] * self.ranks, threads=1, **about)
         for line in lines:
             if json.loads(line)["command"] == "stop":
                 break
@@ -67,6 +67,7 @@ class Launch:
 
     def step(self, index: int) -> dict[str, Any]:
         time.sleep(float(self.engine.get("sleep_ms", 0)) / 1000)
+        (self.folder / "cores").write_text(json.dumps(sorted(os.sched_getaffinity(0))))
         usual_ns = float(self.engine.get("step_ms", 100)) * 1e6
         usual_ns *= 1 + float(self.engine.get("slowdown_share", 0)) / 2  # forward and backward are half of a step
         self.steps.append(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,9 @@ def test_gate_power_scales_the_slowdown_and_resumes(folder: Path) -> None:
 def test_lockstep_noise_runs_every_order_and_resumes(folder: Path) -> None:
     run(folder, "lockstep_noise.py", "--pairs", "1", "--steps", "4")
     rows = table(run(folder, "lockstep_noise.py", "--pairs", "2", "--steps", "4"))
-    assert [row[:3] for row in rows[2:]] == [
-        [machine, order, "2"] for machine in ("idle", "one core busy") for order in ("after", "blocks", "lockstep")
-    ]
+    kinds = product(("idle", "one core busy"), ("any", "same"), ("after", "blocks", "lockstep"))
+    assert [row[:4] for row in rows[2:]] == [[*kind, "2"] for kind in kinds]
     (path,) = (folder / "reports").iterdir()
     stored = [json.loads(line) for line in path.read_text().splitlines()]
-    assert len(stored) == 2 * 2 * 3
+    assert len(stored) == 2 * 2 * 2 * 3
     assert all(len(row["base_ns"]) == len(row["head_ns"]) == 4 for row in stored)

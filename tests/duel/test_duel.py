@@ -76,7 +76,7 @@ def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureF
     assert status == 0
     assert found["schema"] == "stepduel/compare/1"
     verdict = found["verdict"]
-    assert (verdict["state"], verdict["reason"], verdict["pairs"]) == ("slower", "beyond_min_effect", 4)
+    assert (verdict["state"], verdict["reason"], verdict["pairs"]) == ("slower", "beyond_min_effect", 3)
     assert verdict["ratio"] == pytest.approx(1.05, abs=0.01)
     assert verdict["ci"][0] < verdict["ratio"] < verdict["ci"][1]
     assert found["head"]["overrides"] == ["engine.step_ms=105", "engine.extra_ms=5"]
@@ -87,7 +87,7 @@ def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureF
     assert (found["ranges"][0]["base_ms"], found["ranges"][0]["head_ms"]) == (0, pytest.approx(5))
     assert found["same_work"] == {
         "identical": True,
-        "steps_compared": 4 * 15,
+        "steps_compared": 3 * 15,
         "max_abs_diff": 0.0,
         "tolerance": 0.0,
         "first_difference": None,
@@ -132,6 +132,18 @@ def test_every_step_is_stored_with_its_slot_and_the_coin_is_seeded(
     assert len(set(rows(bench, "select order_seed from duel_pairs"))) == 2
     conditions = [json.loads(text) for (text,) in rows(bench, "select conditions from duel_pairs")]
     assert all(row["load_average"] >= 0 and 0 <= row["busy_share"] <= 1 for row in conditions)
+
+
+@pytest.mark.parametrize("interleave", ["steps", "blocks"])
+def test_both_sides_step_on_the_same_cores_unless_told_not_to(
+    bench: Bench, capsys: pytest.CaptureFixture[str], interleave: str
+) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    for option, expected in (("--pin", usable[-1:]), ("--no-pin", usable)):
+        _, found = compare(bench, capsys, "--pairs", "2", "--interleave", interleave, option)
+        where = [json.loads(path.read_text()) for path in (bench.reports / found["method"]["logs"]).rglob("cores")]
+        assert where == [expected] * 4
+        assert found["method"]["cores"] == ([expected] if option == "--pin" else None)
 
 
 def test_the_report_computes_the_same_verdict_from_the_database_alone(
@@ -272,6 +284,7 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(bench: Bench, capsys: pytest.Ca
 def test_a_killed_coordinator_leaves_no_process_and_clean_removes_its_socket(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The stand-in takes the place of the supervisor too: as if both had been killed."""
     process = started(bench, "--set", "engine.sleep_ms=20")
     wait_for(lambda: stepping(bench, "pair01"))
     process.kill()
@@ -286,7 +299,7 @@ def test_a_killed_coordinator_leaves_no_process_and_clean_removes_its_socket(
 def test_a_budget_stops_in_time_and_says_how_to_go_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     slow = ("--set", "engine.sleep_ms=20")
     began = time.monotonic()
-    status, found = compare(bench, capsys, *slow, "--budget", "3s")
+    status, found = compare(bench, capsys, *slow, "--budget", "1s")
     assert time.monotonic() - began < 20
     assert status == 3
     assert (found["verdict"]["state"], found["verdict"]["reason"]) in (
@@ -345,7 +358,7 @@ def copy_same_code_duel(bench: Bench, times: int) -> None:
 def test_same_code_duels_lend_variance_from_the_twentieth_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     own = ["--repo", str(bench.repo), "--reports", str(bench.reports), "--steps", "10", "--pairs", "2"]
     assert run(["aa", bench.scenario, *own]) in (0, 3)
-    assert "1 same-code duels on this machine" in capsys.readouterr().out
+    assert "1 same-code duel on this machine" in capsys.readouterr().out
     copy_same_code_duel(bench, 18)
     _, found = compare(bench, capsys, "--pairs", "2")
     assert found["prior"] is None

@@ -15,6 +15,7 @@ from harness.duel.pacing import (
     measured_steps,
     sight,
     warmed_up,
+    warmup_noise,
 )
 from harness.stats.history import VariancePrior
 from harness.stats.noise import Noise
@@ -31,15 +32,23 @@ def test_warm_up_ends_by_steps_or_time_but_not_before_the_scenario_says() -> Non
 
 def test_short_steps_get_the_best_number_and_long_ones_the_least() -> None:
     # n* = √(6 / 0.05 · 0.02² · 3) / 0.006
-    assert measured_steps(6.0, 0.05, None, 4) == round(math.sqrt(6 / 0.05 * 0.02**2 * 3) / 0.006)
-    assert measured_steps(6.0, 0.001, None, 4) == MAX_STEPS
-    assert measured_steps(10.0, 20.0, None, 4) == MIN_STEPS
+    assert measured_steps(6.0, 0.05, TYPICAL_NOISE, 3, 5) == round(math.sqrt(6 / 0.05 * 0.02**2 * 3) / 0.006)
+    assert measured_steps(6.0, 0.001, TYPICAL_NOISE, 3, 5) == MAX_STEPS
+    assert measured_steps(10.0, 20.0, TYPICAL_NOISE, 3, 2) == MIN_STEPS
+    assert measured_steps(60.0, 7.0, TYPICAL_NOISE, 3, 2) == 60 // 7  # a slow start is worth as much measuring
+
+
+def test_a_noisy_warm_up_asks_for_more_steps() -> None:
+    noisy = warmup_noise([(100, 500), (100, 110), (100, 90), (100, 115), (100, 88)])
+    assert noisy.within == pytest.approx(0.13, abs=0.02)
+    assert measured_steps(6.0, 0.05, noisy, 3, 5) > 2 * measured_steps(6.0, 0.05, TYPICAL_NOISE, 3, 5)
+    assert warmup_noise([(100, 500), (100, 110)]) == TYPICAL_NOISE  # too few to tell
 
 
 @pytest.mark.parametrize("step_pair_s", [0.01, 0.1, 0.3, 1.0])
 def test_the_first_look_comes_in_time(step_pair_s: float) -> None:
-    steps = measured_steps(5.0, step_pair_s, Noise(within=0.5, between=0.0001, autocorrelation=0.9), 4)
-    assert steps == MIN_STEPS or 4 * (5.0 + steps * step_pair_s) <= FIRST_LOOK_S
+    steps = measured_steps(5.0, step_pair_s, Noise(within=0.5, between=0.0001, autocorrelation=0.9), 3, 5)
+    assert steps == MAX_STEPS or FIRST_LOOK_S - 3 * step_pair_s <= 3 * (5.0 + (5 + steps) * step_pair_s) <= FIRST_LOOK_S
 
 
 def test_sight_prefers_history_to_the_warm_up() -> None:

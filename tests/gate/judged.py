@@ -135,6 +135,7 @@ def contest(name: str = "a", *, limit: float = 0.05, growth: float = 0.05) -> Co
             rule=Rule(),
             steps=None,
             interleave="steps",
+            pinned=True,
             seed=0,
             budget_s=None,
             explain=None,

@@ -58,7 +58,7 @@ def test_two_pairs_see_nothing_useful_and_say_how_many_are_needed(
     assert re.search(r"UNDECIDED .* 2 pairs x 6 steps", out)
     if effect >= 1:
         assert "(can see nothing useful)" in out
-    assert "can see nothing useful: make 4 at least (--pairs)" in " ".join(out.split())
+    assert "can see nothing useful: make 3 at least (--pairs)" in " ".join(out.split())
     assert "--pairs 3" not in out, "no number from a scatter that is not known"
 
 
@@ -68,7 +68,7 @@ def test_an_absurd_figure_is_told_in_words(effect: float, capsys: pytest.Capture
     TerminalProgress().told(sight, 2, 2, 0.02, 8)
     said = capsys.readouterr().err
     assert "8 steps a launch: can see nothing useful with 2 launch pairs (from the warm-up)\n" in said
-    assert "to see the margin of 2.0 % would take about 4 pairs (--pairs 4)" in said
+    assert "to see the margin of 2.0 % would take about 3 pairs (--pairs 3)" in said
     assert said.count("nothing useful") == 1, "one look is told once"
 
 

@@ -179,4 +179,4 @@ def test_a_given_python_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         given_interpreter(str(script))
     monkeypatch.chdir(Path(sys.executable).parent)
     here = given_interpreter(f"./{Path(sys.executable).name}")
-    assert here.python == Path(sys.executable)
+    assert here.python.samefile(sys.executable)

@@ -116,6 +116,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("reason code", verdict.reason.value),
         ("order", f"{turns}; base first in {first} of {whole} step pairs; seed {duel.seed}"),
         ("launches", f"{pairs} of {duel.steps or 0} steps after {duel.warmup_steps} of warm-up"),
+        ("ranks of both sides", comparison.placement),
         ("collector while timing", duel.collector),
         ("told before measuring", told),
         ("losses", f"{work.steps_compared} compared, tolerance {work.tolerance:g}, largest difference {largest}"),

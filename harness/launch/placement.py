@@ -1,0 +1,43 @@
+"""Which processor cores the ranks of a launch keep to, so that both sides of a duel step on the same ones.
+
+Sides that step in turn never run at once, yet the scheduler gives each a core of its own, and cores are not alike: the
+other hardware thread of one is busy while that of another sleeps. Such luck lasts for seconds, meets one side only, and
+looks like a difference. On the same cores it meets both, and cancels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+Placement = tuple[tuple[int, ...], ...]
+"""Core numbers by rank."""
+
+
+def place_ranks(ranks: int, threads: int, cores: Collection[int]) -> Placement | None:
+    """Give each rank `threads` of the `cores`, from the last one down; None where there are not enough for all.
+
+    The first core stays free as long as it can: kernels like to put their interrupts there.
+    """
+    if ranks * threads > len(cores):
+        return None
+    last = sorted(cores)[-ranks * threads :]
+    return tuple(tuple(last[rank * threads : (rank + 1) * threads]) for rank in range(ranks))
+
+
+def unplaced(pids: Sequence[int]) -> bool:
+    """Whether these processes may run wherever this one may: nobody has placed them yet."""
+    try:
+        return all(os.sched_getaffinity(pid) == os.sched_getaffinity(0) for pid in pids)
+    except ProcessLookupError:
+        return False
+
+
+def keep_to(pids: Sequence[int], placement: Sequence[Collection[int]]) -> None:
+    """Bind every thread of each rank, by `pids`, to its cores. What they start from now on inherits that."""
+    for pid, cores in zip(pids, placement, strict=True):
+        for thread in Path(f"/proc/{pid}/task").glob("*"):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), cores)

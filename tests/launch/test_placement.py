@@ -1,0 +1,73 @@
+"""Ranks on cores: who gets which, and that a bound process stays there with every thread it has or starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.launch.placement import keep_to, place_ranks, unplaced
+
+THREADED = """
+import os, sys, threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("ready", flush=True)
+sys.stdin.readline()
+threading.Thread(target=lambda: print(sorted(os.sched_getaffinity(0)), flush=True)).start()
+time.sleep(60)
+"""
+
+
+@given(st.integers(1, 8), st.integers(1, 4), st.sets(st.integers(0, 63), min_size=1))
+def test_every_rank_gets_its_own_cores_or_none_gets_any(ranks: int, threads: int, cores: set[int]) -> None:
+    placement = place_ranks(ranks, threads, cores)
+    if ranks * threads > len(cores):
+        assert placement is None
+        return
+    assert placement is not None
+    given_out = list(chain.from_iterable(placement))
+    assert [len(own) for own in placement] == [threads] * ranks
+    assert len(set(given_out)) == len(given_out)
+    assert set(given_out) <= cores
+    assert min(given_out) > max(cores - set(given_out), default=-1)  # the first ones stay free
+
+
+@pytest.fixture
+def threaded() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def test_a_process_keeps_to_its_core_with_the_threads_it_has_and_starts(threaded: subprocess.Popen[str]) -> None:
+    core = max(os.sched_getaffinity(0))
+    assert unplaced([threaded.pid])
+    keep_to([threaded.pid], ((core,),))
+    threads = [int(entry.name) for entry in Path(f"/proc/{threaded.pid}/task").iterdir()]
+    assert len(threads) == 2
+    assert all(os.sched_getaffinity(thread) == {core} for thread in threads)
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not unplaced([threaded.pid])
+    assert threaded.stdin is not None
+    assert threaded.stdout is not None
+    threaded.stdin.write("\n")
+    threaded.stdin.flush()
+    assert threaded.stdout.readline() == f"[{core}]\n"
+
+
+def test_a_process_that_has_ended_is_not_to_be_placed(threaded: subprocess.Popen[str]) -> None:
+    threaded.kill()
+    threaded.wait()
+    assert not unplaced([threaded.pid])
+    keep_to([threaded.pid], ((0,),))
