@@ -88,7 +88,7 @@ def test_a_release_runs_in_its_ranges_and_says_what_was_replaced(bench: Bench, r
     assert len(told["patches"]) == (5 if release.startswith("0.9") else 4)
 
 
-def test_all_releases_compute_the_on_two_ranks(bench: Bench) -> None:
+def test_all_releases_compute_the_same(bench: Bench) -> None:
     losses = {release: bench(release)[1]["losses"] for release in RELEASES}
     assert len(set(losses["0.7.0"])) == len(losses["0.7.0"]) == 4, "no two batches alike"
     assert all(found == losses["0.7.0"] for found in losses.values()), losses
