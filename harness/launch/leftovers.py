@@ -15,6 +15,8 @@ from pathlib import Path
 
 from harness.launch import supervisor
 
+_SUPERVISOR = b"/harness/launch/supervisor.py"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Leftovers:
@@ -57,7 +59,8 @@ def _launches() -> tuple[set[str], dict[str, list[int]]]:
         if launch_id is None:
             continue
         marked.setdefault(launch_id, []).append(int(entry.name))
-        if os.fsencode(supervisor.__file__) in arguments:
+        # By its place in the package: the supervisor may be another installation's.
+        if any(argument.endswith(_SUPERVISOR) for argument in arguments):
             supervised.add(launch_id)
     return supervised, marked
 
