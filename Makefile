@@ -9,6 +9,7 @@ SCENARIO ?= fsdp2_lora_no_offload
 RANKS ?=
 REPORTS ?= reports
 PORT ?= 8001
+JOBS ?= 2
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -54,8 +55,8 @@ scenarios: $(STAMP) ## List the scenarios with one line each
 	@$(BIN)/stepduel scenarios
 
 .PHONY: test
-test: $(STAMP) ## Run all tests, slow ones included (ARGS='-k …' narrows)
-	@$(BIN)/python -m pytest -m 'not verl' $(ARGS)
+test: $(STAMP) ## Run all tests, slow ones included [JOBS=2] (ARGS='-k …' narrows)
+	@$(BIN)/python -m pytest -m 'not verl' -n $(JOBS) --dist loadfile $(ARGS)
 
 # The environment is the scenario's own, made by the first launch; verl and what it needs come from the package index.
 .PHONY: test-verl
