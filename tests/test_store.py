@@ -108,6 +108,15 @@ def test_everything_comes_back_as_it_was_written(tmp_path: Path) -> None:
             db.run("r2")
 
 
+def test_a_folder_of_reports_keeps_itself_out_of_the_repository_it_lies_in(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    Store(tmp_path / "reports" / "results.db").close()
+    status = ["git", "-C", str(tmp_path), "status", "--porcelain"]
+    assert subprocess.run(status, check=True, capture_output=True, text=True).stdout == ""
+    Store(tmp_path / "results.db").close()  # a folder that was there is somebody's own
+    assert not (tmp_path / ".gitignore").exists()
+
+
 def test_a_failed_run_is_kept_with_its_reason(tmp_path: Path) -> None:
     failed = make_run(status="failed", reason="rank 1 died", trace=None, device=None, revision=None, dirty=None)
     with Store(tmp_path / "results.db") as db:

@@ -261,7 +261,9 @@ def _next_commands(result: BenchResult, given: str, repo: Path) -> list[str]:
     """Return what to run next; `given` is the scenario as the user named it, by name or path."""
     scenario = shlex.quote(given) + ("" if repo == Path() else f" --repo {shlex.quote(str(repo))}")
     if result.run.status == "failed":
-        return [f"less {shlex.quote(str(result.reports / (result.run.logs or '')))}/rank0.log"]
+        logs = result.reports / (result.run.logs or "")
+        written = [log for log in (logs / "rank0.log", logs / "torchrun.log") if log.exists() and log.stat().st_size]
+        return [f"less {shlex.quote(str(log))}" for log in written[:1]]
     if result.trace is None:
         return [f"stepduel bench {scenario} --collector recorder"]
     compare = [f"stepduel compare {scenario} HEAD~1"] if result.run.revision else []

@@ -59,7 +59,8 @@ def running_text(duel_id: str) -> str:
 def sentences(series: Series) -> list[str]:
     """Return what the series says: its levels, its odd points, its creep."""
     count, levels = len(series.points), series.levels
-    lines = [f"{count} point{'s' * (count > 1)}, now at {milliseconds(levels[-1][2])} ms a step"]
+    level = "now at" if series.changes else "on average"
+    lines = [f"{count} point{'s' * (count > 1)}, {level} {milliseconds(levels[-1][2])} ms a step"]
     if not series.changes:
         lines[0] += f"; no change of level among them{' (too few to tell)' if count < 2 * MIN_POINTS else ''}"
     for change, (_, _, level_ns) in zip(series.changes, levels[1:], strict=True):

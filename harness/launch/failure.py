@@ -144,11 +144,20 @@ def diagnose(launch_dir: Path, ranks: int, status: int | None) -> LaunchFailedEr
     lines = tail(log)
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
     return LaunchFailedError(
-        f"torchrun ended before its ranks were done: {last} (log: {log})",
+        f"torchrun {_ending(status)} before its ranks were done: {last} (log: {log})",
         reason="launcher_failed",
         launch_dir=launch_dir,
         log_tail=lines,
     )
+
+
+def _ending(status: int | None) -> str:
+    """How torchrun ended. A shell and our supervisor tell signals as 128 + their number."""
+    if status is None:
+        return "was ended"
+    if status > 128 and status - 128 in {number.value for number in signal.Signals}:
+        return f"was ended by {signal.Signals(status - 128).name}"
+    return f"exited with status {status}"
 
 
 def _left_early(launch_dir: Path, ranks: int) -> list[int]:

@@ -143,7 +143,10 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._clear_errors():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True)
+                # In a repository what is measured must not make the measured code look edited.
+                (path.parent / ".gitignore").write_text("*\n", encoding="utf-8")
             connection = sqlite3.connect(path, timeout=min(NOTICE_S, BUSY_TIMEOUT_S), isolation_level=None)
             self.db = Database(connection)
             try:

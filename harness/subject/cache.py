@@ -192,6 +192,9 @@ def clean(folder: Path | None = None) -> dict[Kind, Cleaned]:
 def _clean(folder: Path) -> Cleaned:
     removed = in_use = freed = 0
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.is_symlink() or not path.is_dir():  # none of ours, as a file browser leaves them
+            path.unlink()
+            continue
         descriptor = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if descriptor is None:
             in_use += path.exists()

@@ -94,8 +94,12 @@ def _build(folder: Path, requirements: Sequence[str], log: Path, lock: int) -> N
 
 
 def _stored(folder: Path) -> Interpreter:
-    document = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    found = Interpreter(python=folder / "bin" / "python", versions=document["versions"], markers=document["markers"])
+    python = folder / "bin" / "python"
+    try:
+        document = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        found = Interpreter(python=python, versions=document["versions"], markers=document["markers"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder}: this cached environment is damaged ({error}): run stepduel clean") from error
     if shutil.which(found.python) is None:
         raise UsageError(f"{folder}: the Python that this environment was made with is gone: run stepduel clean")
     # The kernel may have been updated since; a marker that asks for its release must see the one of today.

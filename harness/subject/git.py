@@ -104,6 +104,8 @@ def resolve_commit(folder: Path, revision: str) -> str:
     if commit is None:
         shallow = line(folder, "rev-parse", "--is-shallow-repository") == "true"
         hint = "this clone is shallow: git fetch --unshallow" if shallow else "see git log --oneline"
+        if "==" in revision:
+            hint = f"for a release of a distribution write release:{revision.rpartition(':')[2]}"
         raise UsageError(f"revision {revision!r} names no commit of {folder}: {hint}")
     return commit
 

@@ -99,9 +99,9 @@ def ask(python: Path) -> Interpreter:
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, cwd=python.parent
         ).stdout
         found = json.loads(answer.rstrip().rpartition("\n")[2])
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        version = found["markers"]["python_full_version"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{python}: is no Python interpreter that works: {_reason(error)}") from error
-    version = found["markers"]["python_full_version"]
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
         raise UsageError(f"{python}: is Python {version}; expected {'.'.join(map(str, OLDEST))} or newer")
     missing = [module for module in NEEDED_BY_RANKS if module not in found["modules"]]

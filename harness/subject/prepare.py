@@ -28,7 +28,7 @@ def prepare_engine(
     """
     releases = [name for name in names if name is not None and is_release(name)]
     requirements = scenario.subject.requirements
-    given = given_interpreter(python) if python else None
+    given = given_interpreter(python) if python is not None else None
     interpreter = given or (own_interpreter() if releases else None)
     if interpreter is not None:
         for name in releases:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, canonicalize_version, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -89,8 +90,11 @@ def provide_release(cache: SubjectCache, name: str, interpreter: Interpreter) ->
         raise UsageError(f"{name}: {error} (log: {log}); {source.advice}") from error
     except OSError as error:
         raise UsageError(f"cannot unpack {name} into {cache.folder}: {error}") from error
-    document = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    return Release(root=folder / _CODE, **{**document, "requires": tuple(document["requires"])})
+    try:
+        document = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        return Release(root=folder / _CODE, **{**document, "requires": tuple(document["requires"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder}: this cached release is damaged ({error}): run stepduel clean") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +141,12 @@ def _describe(folder: Path, file: Path) -> None:
     root = folder / _CODE
     try:
         (found,) = importlib.metadata.distributions(path=[str(root)])
-    except ValueError as error:
+        distribution = canonicalize_name(found.metadata["Name"])
+    except (ValueError, AttributeError, TypeError) as error:  # none, several, or one without a name
         raise PipError(f"{file.name} did not install as one distribution") from error
     release = Release(
         root=root,
-        distribution=canonicalize_name(found.metadata["Name"]),
+        distribution=distribution,
         version=found.version,
         file=file.name,
         sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
@@ -174,9 +179,10 @@ def _applying(requires: Sequence[str], interpreter: Interpreter) -> Iterator[tup
     for text in requires:
         try:
             requirement = Requirement(text)
-        except InvalidRequirement:
-            continue  # older than the standard: pip leaves it out as well
-        if requirement.marker is None or requirement.marker.evaluate({**interpreter.markers, "extra": ""}):
+            applies = requirement.marker is None or requirement.marker.evaluate({**interpreter.markers, "extra": ""})
+        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
+            continue  # older than the standard, or about what is no part of it: pip leaves it out as well
+        if applies:
             yield requirement, interpreter.versions.get(canonicalize_name(requirement.name))
 
 

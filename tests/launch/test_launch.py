@@ -304,6 +304,13 @@ def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal
     assert not Path(socket_path).parent.exists()
 
 
+@pytest.mark.parametrize(("status", "said"), [(137, "was ended by SIGKILL"), (3, "exited with status 3")])
+def test_a_launcher_that_said_nothing_is_told_by_its_end(tmp_path: Path, status: int, said: str) -> None:
+    (tmp_path / "torchrun.log").touch()
+    failure = diagnose(tmp_path, 1, status)
+    assert str(failure).startswith(f"torchrun {said} before its ranks were done: it printed nothing (log: ")
+
+
 def test_the_folder_goes_with_the_harness_even_when_the_tree_ends_first(tmp_path: Path) -> None:
     """The tree's end is seen by another thread, which must not end the supervisor before the folder is removed."""
     folder = tmp_path / "private"

@@ -162,6 +162,27 @@ def test_an_environment_in_use_is_not_cleaned(index: Path) -> None:
     assert kept() == []
 
 
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", None])
+def test_a_damaged_environment_says_how_to_make_it_again(index: Path, cache: SubjectCache, content: str | None) -> None:
+    python = provide_environment(cache, ["torch"]).python
+    manifest = python.parents[1] / "stepduel-environment.json"
+    manifest.parent.chmod(0o755)
+    manifest.unlink()
+    if content is not None:
+        manifest.write_text(content)
+    with pytest.raises(UsageError, match=r"damaged \(.*\): run stepduel clean"):
+        provide_environment(cache, ["torch"])
+
+
+def test_what_a_file_browser_left_in_the_cache_is_cleaned_as_well(index: Path) -> None:
+    for kind in ("trees", "environments"):
+        (cache_folder() / kind).mkdir(parents=True)
+        (cache_folder() / kind / ".DS_Store").touch()
+        (cache_folder() / kind / "link").symlink_to("nowhere")
+    assert all(done.in_use == 0 for done in clean().values())
+    assert list((cache_folder() / "trees").iterdir()) == []
+
+
 def test_a_given_python_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"--python nowhere: no such interpreter"):
         given_interpreter("nowhere")
@@ -173,6 +194,10 @@ def test_a_given_python_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     with pytest.raises(UsageError, match=r"has no torch and no nvtx, which every rank imports"):
         given_interpreter(str(tmp_path / "bare/bin/python"))
+    for answer in ("1", "{}", '{"markers": 3}'):
+        script.write_text(f"#!/bin/sh\necho '{answer}'\n")
+        with pytest.raises(UsageError, match=r"is no Python interpreter that works"):
+            given_interpreter(str(script))
     old = {"versions": {}, "markers": {"python_full_version": "3.9.1"}, "modules": []}
     script.write_text(f"#!/bin/sh\necho '{json.dumps(old)}'\n")
     with pytest.raises(UsageError, match=r"is Python 3.9.1; expected 3.11 or newer"):

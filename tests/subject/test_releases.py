@@ -140,6 +140,8 @@ def test_contradictions_follow_markers_and_versions(own: Interpreter) -> None:
         "pre>=2.0rc1",
         "gone==1",
         "not a requirement at all",
+        "numpy>=2; 'x' in dependency_groups",
+        "numpy>=2; 'a' ~= 'b'",
     ]
     assert contradictions(asked, has) == ()
     assert contradictions(["numpy>=2.0.0", "odd>1", "pre>=2"], has) == (
