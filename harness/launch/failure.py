@@ -152,11 +152,12 @@ def diagnose(launch_dir: Path, ranks: int, status: int | None) -> LaunchFailedEr
 
 
 def _ending(status: int | None) -> str:
-    """How torchrun ended. A shell and our supervisor tell signals as 128 + their number."""
+    """How torchrun ended. A shell and our supervisor tell signals as 128 + their number, the kernel as minus it."""
     if status is None:
         return "was ended"
-    if status > 128 and status - 128 in {number.value for number in signal.Signals}:
-        return f"was ended by {signal.Signals(status - 128).name}"
+    number = -status if status < 0 else status - 128
+    if number in set(signal.Signals):
+        return f"was ended by {signal.Signals(number).name}"
     return f"exited with status {status}"
 
 

@@ -333,7 +333,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     done = bench(folder, *arguments)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout == ""
-    complaints = [line for line in done.stderr.splitlines() if line.startswith("stepduel: ")]
+    said = [line for line in done.stderr.splitlines() if line.startswith("stepduel: ")]
+    complaints = [line for line in said if not line.startswith("stepduel: warning: ")]  # of a busy machine
     assert len(complaints) == 1
     assert complaint in complaints[0]
     assert "Traceback" not in done.stderr

@@ -24,7 +24,7 @@ def block_after(words: str) -> str:
 
 
 def commands() -> list[list[str]]:
-    return [line.split() for line in block_after("In that folder:").splitlines()]
+    return [line.split() for line in block_after("In the folder of `loop.py`:").splitlines()]
 
 
 @pytest.fixture

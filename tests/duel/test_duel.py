@@ -217,12 +217,12 @@ def test_a_revision_without_the_engine_is_invalid(bench: Bench, capsys: pytest.C
     assert found["pairs"] == []
 
 
-@pytest.mark.parametrize(("fault", "said"), [("kill", "ended"), ("raise", "loss is NaN"), ("hang", "hung")])
+@pytest.mark.parametrize(("fault", "said"), [("kill", "ended by SIGKILL"), ("raise", "loss is NaN"), ("hang", "hung")])
 def test_a_failing_side_keeps_what_was_done_and_resume_goes_on(
     bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: str, said: str
 ) -> None:
     monkeypatch.setenv("STEPDUEL_TEST_FAULT", f"head pair02 3 {fault}")
-    timeout = ("--set", "run.timeout_s=0.5", "--pairs", "2")
+    timeout = ("--set", "run.timeout_s=2", "--pairs", "2")
     status = run(bench.arguments("--json", *timeout))
     out, err = capsys.readouterr()
     assert (status, out) == (4, "")

@@ -304,8 +304,11 @@ def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal
     assert not Path(socket_path).parent.exists()
 
 
-@pytest.mark.parametrize(("status", "said"), [(137, "was ended by SIGKILL"), (3, "exited with status 3")])
-def test_a_launcher_that_said_nothing_is_told_by_its_end(tmp_path: Path, status: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(137, "was ended by SIGKILL"), (-9, "was ended by SIGKILL"), (3, "exited with status 3"), (None, "was ended")],
+)
+def test_a_launcher_that_said_nothing_is_told_by_its_end(tmp_path: Path, status: int | None, said: str) -> None:
     (tmp_path / "torchrun.log").touch()
     failure = diagnose(tmp_path, 1, status)
     assert str(failure).startswith(f"torchrun {said} before its ranks were done: it printed nothing (log: ")
