@@ -109,10 +109,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--duels", type=int, default=2000, help="simulated duels per true difference")
     parser.add_argument("--steps", type=int, default=30, help="step pairs per launch pair")
     parser.add_argument("--history", type=int, default=0, help="stored same-code duels to borrow variance from")
+    parser.add_argument("--looks", type=int, nargs="+", default=list(Rule().looks), help="launch pairs at each look")
+    parser.add_argument("--within", type=float, default=Machine().within, help="scatter of steps, a fraction")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--effects", type=float, nargs="+", default=[-0.02, 0.0, 0.01, 0.02, 0.03, 0.05])
     options = parser.parse_args(arguments)
-    print(f"{options.duels} duels each, {options.steps} steps, history {options.history}, seed {options.seed}")
+    machine, rule = Machine(within=options.within), Rule(looks=tuple(options.looks))
+    looks = ", ".join(map(str, rule.looks))
+    print(
+        f"{options.duels} duels each, looks at {looks}, {options.steps} steps that scatter by {machine.within:.0%}, "
+        f"history {options.history}, seed {options.seed}"
+    )
     print(
         "| true difference | slower | same | undecided | faster | mean pairs |\n| --- | --- | --- | --- | --- | --- |"
     )
@@ -120,7 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tally = simulate(
             effect,
             options.duels,
-            machine=Machine(),
+            machine=machine,
+            rule=rule,
             steps=options.steps,
             history=options.history,
             seed=options.seed,

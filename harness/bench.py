@@ -29,7 +29,7 @@ from harness.errors import LaunchError, StepduelError, TraceError, UsageError
 from harness.launch import Launch, LaunchFailedError, Ready, StepReport, interrupted_once, scenario_request
 from harness.launch.failure import tail
 from harness.scenario import Scenario
-from harness.store import RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
+from harness.store import RESULTS, RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
 from harness.subject import Subject
 from harness.trace.nesting import range_tree
 from harness.trace.reader import read_trace
@@ -173,7 +173,7 @@ def run_bench(
 
 
 def _run(scenario: Scenario, subject: Subject, collector: str, reports: Path, progress: Progress) -> BenchResult:
-    check_writable(reports / "results.db")
+    check_writable(reports / RESULTS)
     chosen = choose(collector, collectors(), os.environ)
     environment, started = read_environment(), _Started()
     logs = reports / "logs" / started.run_id
@@ -195,7 +195,7 @@ def _run(scenario: Scenario, subject: Subject, collector: str, reports: Path, pr
     table = _collect(chosen.collector, logs, scenario, trace, attempt)
     run = _run_record(scenario, subject, chosen.collector, started, attempt, has_trace=trace.exists())
     steps = _step_records(attempt.reports, scenario.run.warmup_steps)
-    with Store(reports / "results.db") as store:
+    with Store(reports / RESULTS) as store:
         store.add_run(run, environment, steps, [] if table is None else _range_records(table))
     return BenchResult(
         run=run,

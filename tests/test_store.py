@@ -110,10 +110,12 @@ def test_everything_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_folder_of_reports_keeps_itself_out_of_the_repository_it_lies_in(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "reports" / "logs" / "of a launch").mkdir(parents=True)  # they come before the database
+    (tmp_path / "reports" / "logs" / "of a launch" / "rank0.log").touch()
     Store(tmp_path / "reports" / "results.db").close()
     status = ["git", "-C", str(tmp_path), "status", "--porcelain"]
     assert subprocess.run(status, check=True, capture_output=True, text=True).stdout == ""
-    Store(tmp_path / "results.db").close()  # a folder that was there is somebody's own
+    Store(tmp_path / "results.db").close()  # this folder holds what is not ours
     assert not (tmp_path / ".gitignore").exists()
 
 

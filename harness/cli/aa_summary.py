@@ -10,13 +10,13 @@ from rich.text import Text
 import harness
 from harness.cli.output import stdout_console
 from harness.comparison import compare_stored
-from harness.duel import RESULTS, known_noise, same_code_duels
+from harness.duel import known_noise, same_code_duels
 from harness.environment import read_environment
 from harness.gate import State
 from harness.metrics import percent, plural
 from harness.stats.history import MIN_DUELS, instrument_p
 from harness.stats.sequential import Rule
-from harness.store import Duels, Store
+from harness.store import RESULTS, Duels, Store
 
 BROKEN_P = 0.01
 

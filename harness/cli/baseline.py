@@ -43,9 +43,8 @@ def set_(scenario: str, revision: str, repo: Path, reports: Path) -> None:
     from datetime import UTC, datetime
 
     from harness.cli.output import clean, stdout_console
-    from harness.duel import RESULTS
     from harness.scenario import load_scenario
-    from harness.store import BaselineRecord, Baselines, Store, check_writable
+    from harness.store import RESULTS, BaselineRecord, Baselines, Store, check_writable
     from harness.subject import resolve_commit
 
     name, commit = load_scenario(scenario).name, resolve_commit(repo, revision)

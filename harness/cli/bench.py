@@ -23,6 +23,7 @@ from harness.cli.trace_tables import elided
 from harness.errors import UsageError
 from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
 from harness.scenario import load_scenario
+from harness.store import RESULTS
 from harness.subject import prepare_engine, resolve_subject
 from harness.subject.releases import RELEASE, WHEEL
 
@@ -253,7 +254,7 @@ def _summary(result: BenchResult) -> list[tuple[str, str]]:
         lines.append(("trace", str(result.trace)))
     if result.run.logs is not None:
         lines.append(("logs", str(result.reports / result.run.logs)))
-    lines.append(("database", f"{result.reports / 'results.db'}, run {result.run.id}"))
+    lines.append(("database", f"{result.reports / RESULTS}, run {result.run.id}"))
     return lines
 
 

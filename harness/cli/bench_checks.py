@@ -16,14 +16,12 @@ from harness.errors import UsageError
 
 def check_installed(factory: str, repo: Path) -> None:
     """Raise UsageError, naming the folders that were searched, where the factory's package is not installed either."""
-    from harness.subject.git import line
+    from harness.subject.resolve import searched_folders
 
     package = factory.partition(":")[0].partition(".")[0]
     if package in sys.modules or importlib.util.find_spec(package) is not None:
         return
-    top = line(repo, "rev-parse", "--show-toplevel")
-    bases = dict.fromkeys([repo.resolve(), *([Path(top)] if top else [])])
-    searched = ", ".join(str(folder) for base in bases for folder in (base, base / "src"))
+    searched = ", ".join(map(str, searched_folders(repo)))
     raise UsageError(
         f"engine.factory = {factory!r}: no package {package!r} in {searched}, and none is installed for "
         f"{sys.executable}: start in the folder that holds it, or name that with --repo"

@@ -49,11 +49,11 @@ def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
 
 def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     """What same-code duels of this machine say that a duel sees; without any, what typical machines see."""
-    from harness.duel import RESULTS, Known, known_noise, same_code_duels, sight
+    from harness.duel import Known, known_noise, same_code_duels, sight
     from harness.duel.pacing import MIN_STEPS
     from harness.environment import read_environment
     from harness.stats.sequential import Rule
-    from harness.store import Duels, Store
+    from harness.store import RESULTS, Duels, Store
 
     rule, known = Rule(), Known()
     if (reports / RESULTS).exists():

@@ -15,11 +15,11 @@ from harness.collectors.choice import choose
 from harness.collectors.cupti import cuda_device_present
 from harness.collectors.registry import collectors as collectors_by_name
 from harness.comparison import document
-from harness.duel import RESULTS, DuelPlan, DuelSide, Interleave, run_duel
+from harness.duel import DuelPlan, DuelSide, Interleave, run_duel
 from harness.errors import UsageError
 from harness.scenario import Scenario, load_scenario
 from harness.stats.sequential import Rule, planned_looks
-from harness.store import DuelKind, check_writable
+from harness.store import RESULTS, DuelKind, check_writable
 from harness.subject import (
     Engine,
     NoEngineError,

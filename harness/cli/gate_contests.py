@@ -12,14 +12,13 @@ from harness.cli.duel_command import DuelOptions, explaining_collector, resolve_
 from harness.cli.duel_progress import TerminalProgress
 from harness.cli.output import clean, stderr_console
 from harness.cli.subject_options import subject_cache, warn_of_mismatches
-from harness.duel import RESULTS
 from harness.environment import read_environment
 from harness.errors import UsageError, closest
 from harness.gating import Contest, GateResult, Policy, check_machine, judge, run_contests
 from harness.gating.contest import Against, max_slowdown
 from harness.gating.reports import remove_old
 from harness.scenario import load_scenario
-from harness.store import Baselines, Store, check_writable
+from harness.store import RESULTS, Baselines, Store, check_writable
 from harness.subject import SubjectCache, prepare_engine
 from harness.subject.git import merge_base
 

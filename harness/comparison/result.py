@@ -111,8 +111,8 @@ class Comparison:
     @property
     def cores(self) -> list[list[int]] | None:
         """The processor cores that each rank of both sides kept to; None where they ran on any."""
-        found = self.pairs[0].base_launch.get("cores") if self.pairs else None
-        return None if found is None else [list(cores) for cores in found]
+        found = [launch.get("cores") for pair in self.pairs for launch in (pair.base_launch, pair.head_launch)]
+        return found[0] if found and all(cores == found[0] for cores in found) else None
 
     @property
     def placement(self) -> str:

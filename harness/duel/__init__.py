@@ -7,10 +7,8 @@ from harness.duel.pacing import Known, Sight, sight
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.duel.progress import Progress
 from harness.duel.runner import run_duel
-from harness.store import RESULTS
 
 __all__ = [
-    "RESULTS",
     "DuelPlan",
     "DuelSide",
     "Interleave",

@@ -13,7 +13,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -63,7 +63,7 @@ class PairRequest:
     wraps: Mapping[SideName, Wrap | None]
     starter: SideName
     order_seed: int
-    pinned: bool = True
+    pinned: bool
     """Whether ranks on a CPU keep to cores that both sides share (`harness.launch.placement`)."""
     deadline: float = math.inf
     """`time.monotonic()` by which the pair must have ended."""
@@ -84,8 +84,8 @@ class PairRun:
     start_ns: int = 0
     pace: Pace | None = None
     ready: dict[SideName, Ready] = field(default_factory=dict)
-    placement: Placement | None = None
-    """Cores by rank, the same for both sides; None where ranks run wherever the scheduler likes."""
+    placements: dict[SideName, Placement] = field(default_factory=dict)
+    """Cores of a side's ranks, the same for both sides; a side that is absent ran wherever the scheduler liked."""
     steps: list[DuelStepRecord] = field(default_factory=list)
 
     def stop(self, side: SideName, launch: Launch) -> None:
@@ -208,7 +208,7 @@ def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
     run.start_ns += time.monotonic_ns() - began_ns
 
 
-def _place(run: PairRun, sides: Iterable[SideName]) -> None:
+def _place(run: PairRun, sides: Collection[SideName]) -> None:
     """Bind the ranks of `sides` to cores, the same for every side of the pair.
 
     Not before they are ready, for both start at once and use all cores for that. On a GPU a step hardly waits for the
@@ -218,10 +218,11 @@ def _place(run: PairRun, sides: Iterable[SideName]) -> None:
     if any(one.device != "cpu" or not unplaced(one.pids) for one in ready):
         return
     placement = place_ranks(ready[0].ranks, max(one.threads for one in ready), os.sched_getaffinity(0))
-    if placement is not None:
-        for one in ready:
-            keep_to(one.pids, placement)
-    run.placement = placement
+    if placement is None:
+        return
+    for side in sides:
+        keep_to(run.ready[side].pids, placement)
+        run.placements[side] = placement
 
 
 class _named:  # noqa: N801 (a context manager that reads as a word)

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from harness.metrics import plural
 from harness.stats.history import VariancePrior
 from harness.stats.noise import Noise
 from harness.stats.sequential import Rule, detectable_effect, pairs_to_detect
@@ -88,7 +89,7 @@ def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]
     """
     lent = 0.0
     if known.spread is not None:
-        spread, source = known.spread, f"{known.duels} same-code duels of this machine"
+        spread, source = known.spread, f"{plural(known.duels, 'same-code duel')} of this machine"
         lent = known.prior.dof if known.prior else 0.0
     else:
         spread = warmup_noise(warmup).spread(steps)

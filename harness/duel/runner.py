@@ -308,7 +308,7 @@ def _launch_document(run: PairRun, side: SideName) -> dict[str, Any]:
     ready = run.ready[side]
     return {
         "pids": list(ready.pids),
-        "cores": None if run.placement is None else [list(cores) for cores in run.placement],
+        "cores": [list(cores) for cores in run.placements[side]] if side in run.placements else None,
         "device": ready.device,
         "engine": dict(ready.engine_description),
     }

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from harness.comparison import Comparison
 from harness.comparison.evidence import gather
-from harness.duel import RESULTS
 from harness.errors import UsageError
 from harness.gating.decision import GateResult
 from harness.gating.document import document
@@ -24,7 +23,7 @@ from harness.gating.github import workflow_commands
 from harness.gating.junit import junit
 from harness.gating.markdown import markdown
 from harness.report import render_comparison, write_index, write_report
-from harness.store import Duels, Store
+from harness.store import RESULTS, Duels, Store
 from harness.subject.commits import commits_between
 
 FOLDER: Final = "gate"

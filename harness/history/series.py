@@ -19,14 +19,12 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from harness.history.words import code_label
+from harness.scenario import measured
 from harness.stats.changepoints import ChangePoint, OtavaMissingError, change_points
 from harness.stats.history import Suspicion, confirmed, suspicion
 from harness.store.history import Kind, MeasuredRecord
 
 RUNNING: Final = "running"
-MEASURED_SECTIONS: Final = ("run", "engine", "probes")
-NOT_MEASURED: Final = ("run.timeout_s", "run.start_timeout_s")
-"""What a scenario's hash is over, and what of that it leaves out (`harness.scenario.model`)."""
 
 Mark = Literal["", "suspicious", "confirmed", "refuted"]
 """A point above the prediction bound: alone, with a re-run of the same code that agrees, or with one that does not."""
@@ -221,17 +219,15 @@ def _series(
 
 def _differing(document: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys of a scenario that shape what is measured and differ from those of `reference`, with values."""
-    own, other = dict(_flat(document)), dict(_flat(reference))
+    own, other = (dict(_flat(measured(one))) for one in (document, reference))
     keys = sorted(key for key in {*own, *other} if own.get(key) != other.get(key))
     return {key: own.get(key, "not set") for key in keys}
 
 
 def _flat(document: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the dotted keys and values that the hash of a scenario is over."""
+    """Yield dotted keys and values."""
     for key, value in document.items():
         dotted = f"{above}.{key}" if above else key
-        if dotted.partition(".")[0] not in MEASURED_SECTIONS or dotted in NOT_MEASURED:
-            continue
         if isinstance(value, Mapping):
             yield from _flat(value, dotted)
         else:

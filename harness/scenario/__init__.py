@@ -9,7 +9,15 @@ factory's own dataclass, because only there is the engine importable.
 from __future__ import annotations
 
 from harness.scenario.files import load_scenario, scenario_files, search_path
-from harness.scenario.model import CompareSettings, PayloadName, Probe, RunSettings, Scenario, SubjectSettings
+from harness.scenario.model import (
+    CompareSettings,
+    PayloadName,
+    Probe,
+    RunSettings,
+    Scenario,
+    SubjectSettings,
+    measured,
+)
 
 __all__ = [
     "CompareSettings",
@@ -19,6 +27,7 @@ __all__ = [
     "Scenario",
     "SubjectSettings",
     "load_scenario",
+    "measured",
     "scenario_files",
     "search_path",
 ]

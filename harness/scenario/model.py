@@ -93,9 +93,10 @@ class Scenario:
 
         Words, limits on waiting and tolerances are left out: changing them does not make older results incomparable.
         """
-        measured = self.document()
-        run = {k: v for k, v in measured["run"].items() if k not in ("timeout_s", "start_timeout_s")}
-        content = {"run": run, "engine": measured["engine"], "probes": measured["probes"]}
-        if "subject" in measured:
-            content["subject"] = measured["subject"]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(measured(self.document()), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def measured(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a scenario's document that shapes what is measured."""
+    content = {key: document[key] for key in ("run", "engine", "probes", "subject") if key in document}
+    return content | {"run": {k: v for k, v in content["run"].items() if k not in ("timeout_s", "start_timeout_s")}}

@@ -27,6 +27,8 @@ from harness.store.waiting import NOTICE_S, when_free
 
 RESULTS = "results.db"
 """The database's name in a folder of reports."""
+_OURS = frozenset({"logs", "traces", "duels"})
+"""What launches leave in a folder of reports."""
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another one. A run is written in well under a second."""
 
@@ -137,16 +139,24 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"cannot write {path}: {folder} is not a folder this user may write to; choose --reports")
 
 
+def _make_folder(folder: Path) -> None:
+    """Make a folder of reports; keep it out of the repository it lies in, unless it holds something of the user's.
+
+    What is measured must not make the measured code look edited. Logs and traces come before the database.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if {entry.name for entry in folder.iterdir()} <= _OURS:
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
 class Store:
     """The results database at `path`, created with its folder when absent. A context manager; closes on exit."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._clear_errors():
-            if not path.parent.is_dir():
-                path.parent.mkdir(parents=True)
-                # In a repository what is measured must not make the measured code look edited.
-                (path.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+            if not path.exists():
+                _make_folder(path.parent)
             connection = sqlite3.connect(path, timeout=min(NOTICE_S, BUSY_TIMEOUT_S), isolation_level=None)
             self.db = Database(connection)
             try:

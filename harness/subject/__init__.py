@@ -14,7 +14,6 @@ from harness.subject.resolve import (
     WORKING_TREE,
     Engine,
     default_names,
-    resolve_pair,
     resolve_subject,
     working_tree,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "merge_base",
     "prepare_engine",
     "resolve_commit",
-    "resolve_pair",
     "resolve_subject",
     "uncommitted",
     "working_tree",

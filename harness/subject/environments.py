@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from harness.environment import installed_versions
 from harness.errors import UsageError
 from harness.subject.cache import SubjectCache
-from harness.subject.interpreter import NEEDED_BY_RANKS, Interpreter, ask, normalised
+from harness.subject.interpreter import NEEDED_BY_RANKS, Interpreter, ask
 from harness.subject.pip import PipError, run_pip
 
 FREE_BYTES: Final = 4 << 30
@@ -65,7 +66,7 @@ def complete(requirements: Sequence[str]) -> list[str]:
     Nvtx is the harness's own need and gets the harness's version; torch is left to what the others ask for.
     """
     asked = [Requirement(text) for text in requirements]
-    missing = set(NEEDED_BY_RANKS) - {normalised(one.name) for one in asked}
+    missing = set(NEEDED_BY_RANKS) - {canonicalize_name(one.name) for one in asked}
     own = installed_versions(("nvtx",))
     added = [f"{name}=={own[name]}" if name in own else name for name in missing]
     return sorted({*map(str, asked), *added})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from packaging.utils import canonicalize_name
 
 from harness.errors import UsageError
 
@@ -72,11 +73,6 @@ class Interpreter:
         return {"id": self.id, "python": self.version, "versions": dict(sorted(self.versions.items()))}
 
 
-def normalised(distribution: str) -> str:
-    """Return the name that all spellings of a distribution's name share."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
-
-
 def own_interpreter() -> Interpreter:
     """Return the interpreter that the harness runs under."""
     return ask(Path(sys.executable))
@@ -107,7 +103,7 @@ def ask(python: Path) -> Interpreter:
     missing = [module for module in NEEDED_BY_RANKS if module not in found["modules"]]
     if missing:
         raise UsageError(f"{python}: has no {' and no '.join(missing)}, which every rank imports: install it there")
-    versions = {normalised(name): text for name, text in found["versions"].items()}
+    versions = {str(canonicalize_name(name)): text for name, text in found["versions"].items()}
     return Interpreter(python=python, versions=versions, markers=found["markers"])
 
 

@@ -77,24 +77,6 @@ def resolve_subject(
     return found if engine.package is None else _adapted(found, engine, cache)
 
 
-def resolve_pair(
-    base: str | None,
-    head: str | None,
-    engine: Engine,
-    folder: Path,
-    cache: SubjectCache,
-    *,
-    base_overrides: Sequence[str] = (),
-    head_overrides: Sequence[str] = (),
-) -> tuple[Subject, Subject]:
-    """Return both subjects of a comparison, with the names that `default_names` gives."""
-    base, head = default_names(base, head, folder, one_code=bool(base_overrides or head_overrides))
-    return (
-        resolve_subject(base, engine, folder, cache, overrides=base_overrides),
-        resolve_subject(head, engine, folder, cache, overrides=head_overrides),
-    )
-
-
 def default_names(base: str | None, head: str | None, folder: Path, *, one_code: bool) -> tuple[str, str]:
     """Return the names of both subjects. HEAD defaults to `.`, BASE to the merge-base with the main branch.
 
@@ -112,8 +94,7 @@ def working_tree(package: str, folder: Path, *, overrides: Sequence[str] = ()) -
     a copy would lack what the repository ignores, such as extensions that were built there.
     """
     package = package.partition(":")[0].partition(".")[0]
-    top = line(folder, "rev-parse", "--show-toplevel")
-    root = _root_of(package, (folder, Path(top)) if top else (folder,))
+    root = _root_of(package, _bases(folder))
     if root is None:
         return Subject(
             name="installed",
@@ -216,10 +197,23 @@ def _installed_root(engine: Engine, cache: SubjectCache) -> Path | None:
     return cache.link(place.parent if spec.submodule_search_locations else place)
 
 
+def searched_folders(folder: Path) -> list[Path]:
+    """Return where a package of the working tree around `folder` is looked for, in this order."""
+    return _with_src(_bases(folder.resolve()))
+
+
+def _bases(folder: Path) -> list[Path]:
+    top = line(folder, "rev-parse", "--show-toplevel")
+    return list(dict.fromkeys((folder, Path(top)) if top else (folder,)))
+
+
+def _with_src(bases: Iterable[Path]) -> list[Path]:
+    return [root for base in bases for root in (base, base / "src")]
+
+
 def _root_of(package: str, bases: Iterable[Path]) -> Path | None:
     """First of `bases`, or its `src` folder, that holds the package."""
-    for base in bases:
-        for root in (base, base / "src"):
-            if (root / package).is_dir() or (root / f"{package}.py").is_file():
-                return root
+    for root in _with_src(bases):
+        if (root / package).is_dir() or (root / f"{package}.py").is_file():
+            return root
     return None

@@ -11,11 +11,8 @@ import json
 import os
 import socket
 import sys
-import time
 from pathlib import Path
-from typing import Final, NoReturn
-
-REFUSAL_S: Final = 30.0
+from typing import NoReturn
 
 
 def load_harness() -> None:
@@ -41,7 +38,9 @@ def refuse(plan_path: Path, error: ImportError) -> NoReturn:
             connection.connect(plan["control_socket"])
             connection.sendall(json.dumps({"event": "refused", "message": message}).encode() + b"\n")
     else:
-        time.sleep(REFUSAL_S)  # torchrun kills the others as soon as one rank ends, rank 0 perhaps before it has spoken
+        from harness.worker.refusal import leave_the_word_to_rank_0
+
+        leave_the_word_to_rank_0()
     sys.exit(2)
 
 

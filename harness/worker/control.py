@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import threading
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -26,8 +25,6 @@ STEP: Final = 1
 STOP: Final = 0
 _ORPHANED: Final = 75  # exit status of a rank 0 whose coordinator went away
 _PR_SET_PDEATHSIG: Final = 1
-_REFUSAL_S: Final = 30.0
-"""Long enough for rank 0 to import torch and refuse as well."""
 _FOREVER: Final = timedelta(days=30)
 """A duel may let one side sleep for as long as the other steps; the coordinator keeps the time limits."""
 
@@ -35,14 +32,6 @@ _FOREVER: Final = timedelta(days=30)
 def die_with_parent() -> None:
     """Ask the kernel to kill this rank when torchrun ends, however torchrun ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def leave_the_word_to_rank_0() -> None:
-    """Sleep until the launch is killed, for that is what rank 0's refusal leads to.
-
-    torchrun kills the others as soon as one rank ends, rank 0 perhaps before it has said why.
-    """
-    time.sleep(_REFUSAL_S)
 
 
 class Coordinator:

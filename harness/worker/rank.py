@@ -36,6 +36,7 @@ from harness.worker.options import bind_options, load_factory
 from harness.worker.plan import Plan
 from harness.worker.probes import Probes
 from harness.worker.ranges import Ranges
+from harness.worker.refusal import leave_the_word_to_rank_0
 from harness.worker.step import StepFigures, StepRunner
 
 _COLLECTORS_IN_RANK = ("recorder", "kineto")
@@ -197,7 +198,7 @@ class _Rank:
     def _refuse(self, message: str) -> None:
         """Every rank refuses the same plan for the same reason; rank 0 says it."""
         if self._coordinator is None:
-            control.leave_the_word_to_rank_0()
+            leave_the_word_to_rank_0()
         else:
             self._coordinator.finish()
             self._coordinator.send({"event": "refused", "message": message})

@@ -8,66 +8,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import subject_python
-from duel_bench import SCENARIO, Bench, git
+from duel_bench import Bench, assert_nothing_left, compare, git, make_bench, rows
 
 from harness.cli.__main__ import run
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    repo = tmp_path / "repo"
-    repo.mkdir()
-    git(repo, "init", "-q", "-b", "main")
-    (repo / "README").write_text("toy\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "before the engine")
-    (repo / "toy.py").write_text("def build(): ...\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "engine: a toy")
-    scenario = tmp_path / "toy.toml"
-    scenario.write_text(SCENARIO)
-    sockets = tmp_path / "s"
-    sockets.mkdir()
-    monkeypatch.setenv("TMPDIR", str(sockets))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    python = subject_python.install(tmp_path)
-    monkeypatch.setattr(sys, "executable", str(python))
-    return Bench(folder=tmp_path, repo=repo, python=python, scenario=str(scenario), reports=tmp_path / "reports")
-
-
-def compare(bench: Bench, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
-    """Run a compare and return its exit code and document (empty when it printed none)."""
-    status = run(bench.arguments("--json", *more))
-    out = capsys.readouterr().out
-    return status, json.loads(out) if out else {}
-
-
-def rows(bench: Bench, query: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(bench.reports / "results.db")
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
-
-
-def assert_nothing_left(bench: Bench) -> None:
-    """No launch's process lives, no control socket is left."""
-    for path in bench.reports.rglob("pid"):
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(path.read_text()), 0)
-    assert list((bench.folder / "s").iterdir()) == []
+    return make_bench(tmp_path, monkeypatch)
 
 
 def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,99 +169,6 @@ def test_a_revision_without_the_engine_is_invalid(bench: Bench, capsys: pytest.C
     assert found["pairs"] == []
 
 
-@pytest.mark.parametrize(("fault", "said"), [("kill", "ended by SIGKILL"), ("raise", "loss is NaN"), ("hang", "hung")])
-def test_a_failing_side_keeps_what_was_done_and_resume_goes_on(
-    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: str, said: str
-) -> None:
-    monkeypatch.setenv("STEPDUEL_TEST_FAULT", f"head pair02 3 {fault}")
-    timeout = ("--set", "run.timeout_s=2", "--pairs", "2")
-    status = run(bench.arguments("--json", *timeout))
-    out, err = capsys.readouterr()
-    assert (status, out) == (4, "")
-    assert "launch pair 2, head" in err
-    assert said in err
-    assert_nothing_left(bench)
-    assert rows(bench, "select count(*) from duel_pairs") == [(1,)]
-    assert rows(bench, "select status from duels") == [("failed",)]
-    (folder,) = (bench.reports / "duels").iterdir()
-    assert all((folder / "pair02" / side / "torchrun.log").exists() for side in ("base", "head"))
-    monkeypatch.delenv("STEPDUEL_TEST_FAULT")
-    status, found = compare(bench, capsys, *timeout, "--resume")
-    assert found["id"] == folder.name
-    assert len(list(folder.glob("pair02-failed-*/head/torchrun.log"))) == 1
-    assert [pair["number"] for pair in found["pairs"]] == [1, 2]
-    assert found["status"] == "completed"
-    # Pairs drawn after an interruption are those that would have been drawn without it.
-    _, whole = compare(bench, capsys, *timeout)
-    assert whole["verdict"] == found["verdict"]
-
-
-def wait_for(condition: Callable[[], bool], within_s: float = 30.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def started(bench: Bench, *more: str) -> subprocess.Popen[str]:
-    """Start a compare in a process of its own whose subjects run under the stand-in."""
-    code = f"import sys; sys.executable = {str(bench.python)!r}\n"
-    code += "from harness.cli.__main__ import main; main()"
-    real = bench.python.read_text().partition("\n")[0].removeprefix("#!")
-    return subprocess.Popen(
-        [real, "-c", code, *bench.arguments("--json", *more)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-
-
-def stepping(bench: Bench, pair: str) -> bool:
-    found = [path.read_text().split() for path in bench.reports.glob(f"duels/*/{pair}/*/rank0.phase")]
-    return len(found) == 2 and all(words and int(words[2]) > 1 for words in found)
-
-
-def test_ctrl_c_ends_with_130_and_leaves_nothing(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    slow = ("--set", "engine.sleep_ms=20", "--pairs", "3")
-    process = started(bench, *slow)
-    wait_for(lambda: stepping(bench, "pair02"))
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, "")
-    assert "Traceback" not in err
-    assert_nothing_left(bench)
-    assert rows(bench, "select status from duels") == [("interrupted",)]
-    assert rows(bench, "select count(*) from duel_pairs") == [(1,)]
-    _, found = compare(bench, capsys, *slow, "--resume")
-    assert len(found["pairs"]) == 3
-
-
-def test_a_killed_coordinator_leaves_no_process_and_clean_removes_its_socket(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The stand-in takes the place of the supervisor too: as if both had been killed."""
-    process = started(bench, "--set", "engine.sleep_ms=20")
-    wait_for(lambda: stepping(bench, "pair01"))
-    process.kill()
-    process.communicate()
-    pids = [int(path.read_text()) for path in bench.reports.rglob("pid")]
-    wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids))
-    assert run(["clean", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sockets_removed"] == 2
-    assert list((bench.folder / "s").iterdir()) == []
-
-
-def test_a_budget_stops_in_time_and_says_how_to_go_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    slow = ("--set", "engine.sleep_ms=20")
-    began = time.monotonic()
-    status, found = compare(bench, capsys, *slow, "--budget", "1s")
-    assert time.monotonic() - began < 20
-    assert status == 3
-    assert (found["verdict"]["state"], found["verdict"]["reason"]) in (
-        ("undecided", "more_pairs"),
-        ("invalid", "no_steps"),
-    )
-    assert found["status"] == "interrupted"
-    assert_nothing_left(bench)
-
-
 def test_blocks_alternate_whole_launches(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = compare(bench, capsys, "--interleave", "blocks", "--pairs", "2")
     assert status in (0, 3)
@@ -317,15 +176,6 @@ def test_blocks_alternate_whole_launches(bench: Bench, capsys: pytest.CaptureFix
     began = dict(rows(bench, "select side, min(began_ns) from duel_steps where pair = 1 group by side"))
     ended = dict(rows(bench, "select side, max(began_ns) from duel_steps where pair = 1 group by side"))
     assert ended["head"] < began["base"]  # seed 7: head starts the first pair
-
-
-def test_code_edited_while_measured_ends_the_duel(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    process = started(bench, "--set", "engine.sleep_ms=20", "--pairs", "2")
-    wait_for(lambda: stepping(bench, "pair01"))
-    (bench.repo / "toy.py").write_text("def build(): return 1\n")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "edited while it was being measured" in err
 
 
 def test_exit_code_makes_slower_one(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

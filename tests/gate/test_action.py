@@ -9,17 +9,9 @@ from pathlib import Path
 import pytest
 import subject_python
 from action_runner import ROOT, run_action
-from duel_bench import SCENARIO, git
+from duel_bench import POLICY, SCENARIO, git
 
 from harness.gating.markdown import MARKER
-
-POLICY = """
-[tool.stepduel.gate]
-scenarios = ["toy"]
-pairs = 4
-steps = 10
-max_slowdown = "5%"
-"""
 
 
 @pytest.fixture

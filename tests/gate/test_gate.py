@@ -14,17 +14,9 @@ from xml.etree import ElementTree
 
 import pytest
 import subject_python
-from duel_bench import SCENARIO, git
+from duel_bench import POLICY, SCENARIO, git
 
 from harness.cli.__main__ import run
-
-POLICY = """
-[tool.stepduel.gate]
-scenarios = ["toy"]
-pairs = 4
-steps = 10
-max_slowdown = "5%"
-"""
 
 
 @pytest.fixture

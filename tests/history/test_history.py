@@ -203,7 +203,7 @@ def test_what_differs_between_scenarios_is_named(folder: Path, capsys: pytest.Ca
     scenarios = [
         load_scenario("smoke", overrides)
         for overrides in (
-            ["engine.lora_rank=64", "engine.only_here=1", "run.timeout_s=7"],
+            ["engine.lora_rank=64", "engine.only_here=1", "run.timeout_s=7", "subject.package='toy'"],
             ["run.steps=3", "description=words", "run.start_timeout_s=9"],
         )
     ]
@@ -213,7 +213,8 @@ def test_what_differs_between_scenarios_is_named(folder: Path, capsys: pytest.Ca
     newest, older = history(capsys)["series"]
     assert newest["scenario_keys"] == {}
     steps = load_scenario("smoke").run.steps
-    assert older["scenario_keys"] == {"engine.lora_rank": "64", "engine.only_here": "1", "run.steps": str(steps)}
+    keys = {"engine.lora_rank": "64", "engine.only_here": "1", "run.steps": str(steps), "subject.package": '"toy"'}
+    assert older["scenario_keys"] == keys
     assert run(["history", "smoke", "--html", "h.html"]) == 0
     said = f"engine.lora_rank = 64, engine.only_here = 1, run.steps = {steps}"
     assert said in capsys.readouterr().out

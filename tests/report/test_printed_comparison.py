@@ -154,3 +154,17 @@ def test_only_parts_that_matter_have_moved(deltas_ns: list[float], matter: list[
     found = replace(comparison, rule=rule, base=base, ranges=parts[:-1])
     assert [one.delta_ns for one in found.moved] == matter
     assert all(one.significant for one in replace(comparison, rule=rule, base=base, ranges=parts).moved)
+
+
+def test_a_side_that_placed_itself_leaves_no_common_cores_to_tell(tmp_path: Path) -> None:
+    comparison, _ = comparison_of(tmp_path, replace(SAME, pairs=2, steps=4))
+
+    def bound(base: object, head: object) -> str:
+        pairs = tuple(
+            replace(pair, base_launch={"cores": base}, head_launch={"cores": head}) for pair in comparison.pairs
+        )
+        return replace(comparison, pairs=pairs).placement
+
+    assert bound([[2], [3]], [[2], [3]]) == "on core 2, 3"
+    assert bound([[2], [3]], None) == "on any core"
+    assert bound(None, None) == "on any core"

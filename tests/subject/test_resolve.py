@@ -15,9 +15,9 @@ from harness.subject import (
     Engine,
     NoEngineError,
     SubjectCache,
+    default_names,
     merge_base,
     resolve_commit,
-    resolve_pair,
     resolve_subject,
     uncommitted,
     working_tree,
@@ -178,8 +178,9 @@ def test_no_base_to_find(repository: Path, tmp_path: Path) -> None:
 
 
 def test_overrides_alone_compare_one_code_with_itself(repository: Path, cache: SubjectCache) -> None:
-    base, head = resolve_pair(None, None, ENGINE, repository, cache, head_overrides=["engine.lora_rank=16"])
-    assert (base.name, head.name) == (".", ".")
+    assert default_names(None, None, repository, one_code=True) == (".", ".")
+    base = resolve_subject(".", ENGINE, repository, cache)
+    head = resolve_subject(".", ENGINE, repository, cache, overrides=["engine.lora_rank=16"])
     assert (base.overrides, head.overrides) == ((), ("engine.lora_rank=16",))
     assert base.identity() != head.identity()
 

@@ -15,7 +15,7 @@ import pytest
 from repositories import FACTORY, commit, git, isolate, make_repository, snapshot, write
 
 from harness.errors import UsageError
-from harness.subject import Engine, SubjectCache, cache_folder, clean, resolve_pair, resolve_subject
+from harness.subject import Engine, SubjectCache, cache_folder, clean, default_names, resolve_subject
 
 ENGINE = Engine(factory=FACTORY)
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +76,8 @@ def test_the_users_repository_is_left_untouched(repository: Path, monkeypatch: p
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository.parent / "index"))
     before = snapshot(repository)
     with SubjectCache() as cache:
-        base, head = resolve_pair(None, None, ENGINE, repository, cache)
+        names = default_names(None, None, repository, one_code=False)
+        base, head = (resolve_subject(name, ENGINE, repository, cache) for name in names)
         resolve_subject("HEAD~1", ENGINE, repository, cache)
         assert base.engine_root is not None
         assert (base.engine_root / "toy_engine/core.py").read_text() == "SPEED = 2\n"

@@ -7,7 +7,6 @@ import gc
 import importlib
 import inspect
 import sys
-import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from probed_modules import write_probed_modules
 from recorded_events import Event, parent_of, read_events, recording
 
 from harness.collectors.recorder import Recorder
@@ -40,77 +40,9 @@ def recorded(recorder: Recorder) -> Callable[[], list[Event]]:
     return lambda: read_events(recorder.close()[0])
 
 
-SOURCE = """
-    import functools
-
-    number = 3
-
-    def load(size, *, scale=1):
-        "Loads."
-        return size * scale
-
-    def fails(text):
-        raise LookupError(text)
-
-    def factorial(n):
-        return 1 if n < 2 else n * factorial(n - 1)
-
-    def generator(n):
-        received = []
-        for i in range(n):
-            received.append((yield i))
-        return received
-
-    async def coroutine(n):
-        import asyncio
-        for _ in range(n):
-            await asyncio.sleep(0)
-        return n
-
-    async def async_generator(n):
-        import asyncio
-        for i in range(n):
-            await asyncio.sleep(0)
-            yield i
-
-    @functools.lru_cache
-    def cached(n):
-        return n
-
-    class Base:
-        def method(self, x):
-            return (type(self).__name__, x)
-
-        @staticmethod
-        def static(x):
-            return x
-
-        @classmethod
-        def made(cls, x):
-            return (cls.__name__, x)
-
-        @property
-        def size(self):
-            return 1
-
-        also_load = load
-
-    class Derived(Base):
-        pass
-"""
-USER = """
-    from probed_source import load as renamed, factorial, Base
-    from gc import collect
-
-    class Holder:
-        load = renamed
-"""
-
-
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
-    (tmp_path / "probed_source.py").write_text(textwrap.dedent(SOURCE))
-    (tmp_path / "probed_user.py").write_text(textwrap.dedent(USER))
+    write_probed_modules(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("probed_source"), importlib.import_module("probed_user")
     for name in ("probed_source", "probed_user"):

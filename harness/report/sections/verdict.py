@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.comparison import Comparison, RangePart, SameWork
-from harness.gate import Reason, State, Verdict, sight_text
+from harness.gate import USELESS_EFFECT, Reason, State, Verdict, sight_text
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
@@ -216,8 +216,8 @@ def _seen(comparison: Comparison) -> dict[str, str]:
     before = f"told before measuring: {sight_text(told)}" if told is not None else "nothing was told before measuring"
     if verdict.detectable_effect is None:
         return {"value": "nothing yet" if told is None else sight_text(told), "detail": before}
-    value = sight_text(verdict.detectable_effect)
-    return {"value": value, "detail": f"{'slowdowns, four times in five; ' if value[:1] == '≥' else ''}{before}"}
+    seen = "slowdowns, four times in five; " if verdict.detectable_effect < USELESS_EFFECT else ""
+    return {"value": sight_text(verdict.detectable_effect), "detail": f"{seen}{before}"}
 
 
 def _memory_detail(comparison: Comparison) -> str:
