@@ -88,10 +88,18 @@ class PairRun:
     """Cores of a side's ranks, the same for both sides; a side that is absent ran wherever the scheduler liked."""
     steps: list[DuelStepRecord] = field(default_factory=list)
 
-    def stop(self, side: SideName, launch: Launch) -> None:
-        """Let a launch finish. One that did its steps and then fails to end properly has failed."""
+    def stop(self, launches: Mapping[SideName, Launch]) -> None:
+        """Let launches finish, at once: nothing is measured any more."""
+        for side, launch in launches.items():
+            with _named(side, self.pair):
+                launch.request_stop()
+        for side, launch in launches.items():
+            self._await_stop(side, launch)
+
+    def _await_stop(self, side: SideName, launch: Launch) -> None:
+        """One that did its steps and then fails to end properly has failed."""
         with _named(side, self.pair):
-            outcome = launch.stop()
+            outcome = launch.await_stop()
         if not outcome.clean_exit:
             how = "did not end" if outcome.exit_status is None else f"ended with status {outcome.exit_status}"
             raise PairFailedError(
@@ -150,8 +158,7 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
             if done < 1:
                 warmup.append((times["base"], times["head"]))
             stepped(done)
-        for side, launch in launches.items():
-            run.stop(side, launch)
+        run.stop(launches)
     return run
 
 
@@ -171,7 +178,7 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
                     # The other side is not alive to compare with: its step is taken to cost the same.
                     warmup.append((duration_ns, duration_ns))
                 stepped(done)
-            run.stop(side, launch)
+            run.stop({side: launch})
     return run
 
 

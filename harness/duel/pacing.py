@@ -26,10 +26,10 @@ WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
 BLOCKS_FACTOR: Final = 2.5
 """Scatter of launches in turn against steps in turn, on an idle machine; about twice that on a loaded one."""
-MIN_STEPS: Final = 5
+MIN_STEPS: Final = 4
 """So few only where steps take seconds and starting takes no longer: a median of fewer follows single hiccups."""
 MAX_STEPS: Final = 200
-FIRST_LOOK_S: Final = 50.0
+FIRST_LOOK_S: Final = 40.0
 """The first look should come by then; what starts slowly is measured for as long as it starts all the same."""
 
 

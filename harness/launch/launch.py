@@ -110,8 +110,17 @@ class Launch:
 
     def stop(self) -> LaunchOutcome:
         """Have the ranks finish their traces, and wait until the tree has ended."""
+        self.request_stop()
+        return self.await_stop()
+
+    def request_stop(self) -> None:
+        """Have the ranks finish their traces and return at once; `await_stop` must follow."""
+        self._stop_deadline = time.monotonic() + self.request.timeout_s
         self._send("stop")
-        event = self._await(time.monotonic() + self.request.timeout_s, "stop", self.request.timeout_s)
+
+    def await_stop(self) -> LaunchOutcome:
+        """Sleep until the traces that `request_stop` asked for are written and the tree has ended."""
+        event = self._await(self._stop_deadline, "stop", self.request.timeout_s)
         assert self._channel is not None
         status = self._channel.wait_exit(self.request.exit_timeout_s)
         self.kill()

@@ -99,4 +99,5 @@ class Scenario:
 def measured(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a scenario's document that shapes what is measured."""
     content = {key: document[key] for key in ("run", "engine", "probes", "subject") if key in document}
-    return content | {"run": {k: v for k, v in content["run"].items() if k not in ("timeout_s", "start_timeout_s")}}
+    run = {key: value for key, value in content.get("run", {}).items() if key not in ("timeout_s", "start_timeout_s")}
+    return content | {"run": run}

@@ -178,7 +178,8 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
 
 def test_the_real_engine_runs_on_two_ranks_and_names_its_revision(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
-    overrides = ["--set", "engine.optimizer_offload=true", "--steps", "2", "--ranks", "2"]
+    offloads = ["--set", "engine.param_offload=true", "--set", "engine.optimizer_offload=true"]
+    overrides = [*offloads, "--steps", "2", "--ranks", "2"]
     done = bench(root, "smoke", *overrides, "--reports", str(tmp_path / "reports"), "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
