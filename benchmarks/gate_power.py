@@ -1,6 +1,7 @@
 """How often the gate is right: duels of the same code, and of code that is slower by a known share of its step.
 
     python benchmarks/gate_power.py --reports reports/gate_power
+    python benchmarks/gate_power.py --table benchmarks/records/gate_power.jsonl
 
 The slowdown is injected by `engine.slowdown_share`, which spins for a share of forward and backward; the first
 same-code duel shows what part of the step those are, and the override is scaled so that the *step* gets slower by 2, 5
@@ -139,7 +140,11 @@ def main() -> None:
     parser.add_argument("--slowed", type=int, help="duels a condition and slowdown (10 idle, 5 busy)")
     parser.add_argument("--condition", choices=CONDITIONS, action="append", help="only this one")
     parser.add_argument("--reports", type=Path, default=Path("reports/gate_power"))
+    parser.add_argument("--table", type=Path, metavar="RECORDS", help="print the table of a records file, run nothing")
     given = parser.parse_args()
+    if given.table is not None:
+        print_table(Records(given.table))
+        return
     records = Records(given.reports / "duels.jsonl")
     for name in given.condition or CONDITIONS:
         same_code = SAME_CODE[name] if given.same_code is None else given.same_code
