@@ -25,7 +25,8 @@ WARMUP_STEPS: Final = 5
 WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
 BLOCKS_FACTOR: Final = 2.5
-"""Scatter of launches in turn against steps in turn, on an idle machine; about twice that on a loaded one."""
+"""The least by which launches in turn scatter more than steps in turn; a small virtual machine showed over ten times
+(benchmarks/RESULTS.md)."""
 MIN_STEPS: Final = 4
 """So few only where steps take seconds and starting takes no longer: a median of fewer follows single hiccups."""
 MAX_STEPS: Final = 200
