@@ -29,10 +29,9 @@ from harness.duel.lockstep import Pace
 from harness.launch import Launch
 from harness.launch.placement import keep_to, place_ranks
 from harness.scenario import Scenario, load_scenario
-from harness.store import SideName
+from harness.store import SIDES, SideName
 from harness.subject import working_tree
 
-SIDES: tuple[SideName, SideName] = ("base", "head")
 BLOCK = 25
 ORDERS = ("after", "blocks", "lockstep")
 CORES = ("any", "same")

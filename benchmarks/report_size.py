@@ -19,10 +19,10 @@ from typing import Final, TypeVar
 # The generator is that of the tests.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "report"))
 
-from stored_duels import DUEL_ID, Made, store_duel
+from stored_duels import DUEL_ID, DuelSpec, store_duel
 
 from harness.comparison import compare_stored
-from harness.comparison.evidence import gather
+from harness.comparison.rows import duel_rows
 from harness.store import Duels, Store
 
 MOST_BYTES: Final = 2_000_000
@@ -45,12 +45,12 @@ def main() -> int:
     for name, default in (("pairs", 10), ("steps", 100), ("ranks", 8)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
-    made = Made(pairs=options.pairs, steps=options.steps, ranks=options.ranks)
+    made = DuelSpec(pairs=options.pairs, steps=options.steps, ranks=options.ranks)
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.db") as store:
         duels = Duels(store)
         timed("storing the duel", lambda: store_duel(duels, made))
         comparison, _ = timed("computing the comparison", lambda: compare_stored(duels, DUEL_ID))
-        evidence, _ = timed("reading steps and trees", lambda: gather(duels, comparison, Path(folder)))
+        evidence, _ = timed("reading steps and trees", lambda: duel_rows(duels, comparison, Path(folder)))
 
         def render() -> str:
             from harness.report import render_comparison

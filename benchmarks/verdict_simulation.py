@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from harness.gate import State, decide
-from harness.stats.history import VariancePrior, estimate_prior
 from harness.stats.paired import StepPairs
 from harness.stats.sequential import Rule
+from harness.stats.variance_prior import VariancePrior, estimate_prior
+from harness.verdict import State, decide
 
 STEP_NS = 100e6
 

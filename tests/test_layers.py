@@ -14,16 +14,16 @@ ROOT = Path(__file__).resolve().parent.parent
 # Highest first. A module may import from its own package and from lines below its own.
 LAYERS: list[set[str]] = [
     {"cli"},
-    {"gating", "history"},
+    {"gate", "history"},
     {"bench", "duel", "report", "worker", "doctor"},
     {"collectors", "subject", "launch", "comparison"},
-    {"gate", "analysis", "stats", "store"},
+    {"verdict", "analysis", "stats", "store"},
     {"trace"},
     {"scenario", "environment", "conditions"},
     {"errors", "names", "metrics", "visible", "__init__"},
 ]
 # The only imports allowed inside a line: a launch reads its subject, verdict and attribution use statistics.
-WITHIN_LINE = {("launch", "subject"), ("gate", "stats"), ("analysis", "stats")}
+WITHIN_LINE = {("launch", "subject"), ("verdict", "stats"), ("analysis", "stats")}
 RANK_OF = {name: index for index, line in enumerate(LAYERS) for name in line}
 STANDARD_LIBRARY_ONLY = ["harness/worker", "harness/collectors/recorder.py"]
 

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.gate import Objection, Reason, State, Verdict, decide
 from harness.stats.paired import Problem, StepPairs
 from harness.stats.sequential import Rule
+from harness.verdict import Objection, Reason, State, Verdict, decide
 
 SIMULATION = Path(__file__).resolve().parents[1] / "benchmarks" / "verdict_simulation.py"
 
@@ -135,7 +135,7 @@ def test_the_line_of_a_slower_head() -> None:
         steps_per_pair=30,
         detectable_effect=0.016,
     )
-    assert verdict.line == "SLOWER +3.1 % [+1.4, +4.8]  p = 0.0006  6 pairs x 30 steps  (can see ≥ 1.6 %)"
+    assert verdict.line == "SLOWER +3.1 % [+1.4, +4.8]  p = 0.0006  6 pairs x 30 steps  (detectable ≥ 1.6 %)"
 
 
 def test_small_numbers_in_the_line() -> None:

@@ -27,7 +27,7 @@ from harness.analysis.step_finder import Steps, find_steps
 from harness.analysis.step_gpu import StepGpu, step_gpu
 from harness.trace.model import Int64Array, Trace
 from harness.trace.nesting import range_tree
-from harness.trace.projection import RULES, Rule, coverage, link, project
+from harness.trace.projection import RULES, ProjectionRule, coverage, link, project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class TraceAnalysis:
     trace: Trace
     steps: Steps
     step_gpu: StepGpu
-    rule: Rule
+    rule: ProjectionRule
     ranges: tuple[PathTotal, ...]
     """The whole capture, in tree order."""
     per_step: tuple[PathPerStep, ...]
@@ -70,7 +70,7 @@ class TraceAnalysis:
 
 
 def analyze(
-    trace: Trace, *, step_name: str | None = None, rule: Rule = "process", warmup_steps: int = 0
+    trace: Trace, *, step_name: str | None = None, rule: ProjectionRule = "process", warmup_steps: int = 0
 ) -> TraceAnalysis:
     """Analyse `trace`. `step_name` names the range that is a step; found by itself without. Steps below `warmup_steps`
     are left out (in our worker's traces by their number in the launch).

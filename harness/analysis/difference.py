@@ -23,7 +23,7 @@ from harness.analysis.step_finder import Steps, find_steps, whole_capture
 from harness.names import STEP
 from harness.trace.model import Trace
 from harness.trace.nesting import ROOT, RangeTree, range_tree
-from harness.trace.projection import Rule, link, own_gpu_ns, project
+from harness.trace.projection import ProjectionRule, link, own_gpu_ns, project
 
 NO_VERDICT: Final = (
     "two single captures cannot carry a verdict: this says where they differ, not which code is faster; "
@@ -103,7 +103,7 @@ _Totals = dict[str, _Cell]
 
 
 def diff_traces(
-    base: Trace, head: Trace, *, step_name: str | None = None, rule: Rule = "process", warmup_steps: int = 0
+    base: Trace, head: Trace, *, step_name: str | None = None, rule: ProjectionRule = "process", warmup_steps: int = 0
 ) -> TraceDiff:
     """Split the difference of the mean step of two traces over their range paths. Options as in `analyze`."""
     sides = []
@@ -143,7 +143,7 @@ def _side(trace: Trace, steps: Steps) -> DiffSide:
     )
 
 
-def _totals(trace: Trace, tree: RangeTree, steps: Steps, rule: Rule) -> _Totals:
+def _totals(trace: Trace, tree: RangeTree, steps: Steps, rule: ProjectionRule) -> _Totals:
     """Sums by path over the kept steps; in whole captures of the busiest thread, with what it spent outside ranges."""
     tree = step_names_folded(tree, steps)
     links = link(trace, tree.nesting)

@@ -10,13 +10,13 @@ from rich.text import Text
 import harness
 from harness.cli.output import stdout_console
 from harness.comparison import compare_stored
-from harness.duel import known_noise, same_code_duels
+from harness.duel import pooled_prior, same_code_duels
 from harness.environment import read_environment
-from harness.gate import State
 from harness.metrics import percent, plural
-from harness.stats.history import MIN_DUELS, instrument_p
 from harness.stats.sequential import Rule
+from harness.stats.variance_prior import MIN_DUELS, instrument_p
 from harness.store import RESULTS, Duels, Store
+from harness.verdict import State
 
 BROKEN_P = 0.01
 
@@ -28,7 +28,7 @@ def print_history(reports: Path, scenario_hash: str, *, pinned: bool) -> None:
         machine = read_environment().machine
         records = duels.same_code(scenario_hash, machine, "recorder", harness.__version__, pinned=pinned)
         states = Counter(compare_stored(duels, record.id).verdict.state for record in records)
-        known = known_noise(same_code_duels(duels, scenario_hash, machine, "recorder", pinned=pinned))
+        known = pooled_prior(same_code_duels(duels, scenario_hash, machine, "recorder", pinned=pinned))
     alarms, judged = states[State.SLOWER] + states[State.FASTER], sum(states.values()) - states[State.INVALID]
     counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
     say = stdout_console().print

@@ -31,7 +31,7 @@ from harness.cli.trace_tables import (
 from harness.collectors.nsys_reports import read_any
 from harness.metrics import plural
 from harness.trace.model import Int64Array
-from harness.trace.projection import Rule
+from harness.trace.projection import ProjectionRule
 
 _STEP_ROWS = 20
 _TREE_ROWS = 40
@@ -53,7 +53,7 @@ def analyze(
     TRACE is a SQLite export of Nsight Systems, or a trace of this tool. Several are read as one: a file a rank or node.
     """
     trace = read_any(traces, os.environ, streams=False)
-    found = analyze_trace(trace, step_name=step_name, rule=cast(Rule, rule), warmup_steps=warmup_steps)
+    found = analyze_trace(trace, step_name=step_name, rule=cast(ProjectionRule, rule), warmup_steps=warmup_steps)
     if html is not None:
         write_analysis(found, html)
     if as_json:
@@ -247,13 +247,13 @@ def _print_gpu(found: TraceAnalysis) -> None:
 
 
 def _print_copies_by_range(found: TraceAnalysis) -> None:
-    told = innermost_copies(found.ranges)
+    chosen = innermost_copies(found.ranges)
     rows = []
-    for total, copy in told[:_COPY_ROWS]:
+    for total, copy in chosen[:_COPY_ROWS]:
         speed, kind = bandwidth([copy]), " ".join((copy.direction, copy.memory or ""))
         rows.append((total.path, kind.strip(), size(copy.bytes), gb_per_s(speed) if speed else "-"))
     print_table("Copies by range, whole capture", ("range", "copies", "bytes", "GB/s"), rows)
-    _print_left_out(len(told) - len(rows))
+    _print_left_out(len(chosen) - len(rows))
 
 
 def _print_findings(found: TraceAnalysis) -> None:

@@ -10,8 +10,8 @@ from harness import names
 from harness.cli.output import clean, print_wrapped, stdout_console
 from harness.cli.trace_tables import WIDE, milliseconds, print_table, signed_milliseconds
 from harness.comparison import Comparison, RangePart
-from harness.gate import State
 from harness.metrics import bytes_text, percent, plural
+from harness.verdict import State
 
 STYLES = {
     State.SLOWER: "bold red",
@@ -87,8 +87,8 @@ def _same_work_line(comparison: Comparison) -> str:
     work = comparison.same_work
     if not work.steps_compared:
         return "same work: no losses to compare"
-    if work.parting is not None:
-        return f"same work: NO, {work.parting.detail}"
+    if work.first_difference is not None:
+        return f"same work: NO, {work.first_difference.detail}"
     if not work.max_abs_diff:
         return f"same work: losses identical over {plural(work.steps_compared, 'step')}"
     limit = f"within the tolerance of {work.tolerance:g} over {plural(work.steps_compared, 'step')}"

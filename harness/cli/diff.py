@@ -15,7 +15,7 @@ from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.step_options import step_options
 from harness.cli.trace_tables import WIDE, milliseconds, print_paragraph, print_table, signed_milliseconds
 from harness.collectors.nsys_reports import read_any
-from harness.trace.projection import Rule
+from harness.trace.projection import ProjectionRule
 
 _SHOWN_PARTS = 25
 
@@ -35,7 +35,7 @@ def diff(
     trace has count like any other.
     """
     sides = [read_any([path], os.environ, streams=False) for path in (base, head)]
-    found = diff_traces(*sides, step_name=step_name, rule=cast(Rule, rule), warmup_steps=warmup_steps)
+    found = diff_traces(*sides, step_name=step_name, rule=cast(ProjectionRule, rule), warmup_steps=warmup_steps)
     if html is not None:
         write_diff(found, html)
     if as_json:

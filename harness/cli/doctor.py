@@ -1,4 +1,4 @@
-"""`stepduel doctor`: what is wrong with this machine for measuring, and what it can see."""
+"""`stepduel doctor`: what is wrong with this machine for measuring, and what a duel can detect on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rich.text import Text
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
-    """Say what is wrong with this machine for measuring, and what a duel of SCENARIO can see on it.
+    """Say what is wrong with this machine for measuring, and what a duel of SCENARIO can detect on it.
 
     SCENARIO is smoke unless given.
     """
@@ -32,9 +32,13 @@ def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
 
     scenario = load_scenario(name, [f"run.ranks={ranks}"] if ranks else [])
     remarks = examine(scenario.run.ranks)
-    seen = _sight(name, scenario, reports)
+    seen = _detectable(name, scenario, reports)
     if as_json:
-        document = {"schema": "stepduel/doctor/1", "remarks": [asdict(remark) for remark in remarks], "sight": seen}
+        document = {
+            "schema": "stepduel/doctor/1",
+            "remarks": [asdict(remark) for remark in remarks],
+            "minimum_detectable_effect": seen,
+        }
         print_json(document)
         return
     styles = {"fine": "green", "warning": "bold yellow", "unknown": "dim"}
@@ -44,23 +48,23 @@ def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
             (f"{remark.level:<8}", styles[remark.level]), clean(f" {remark.topic}: {remark.seen}{advice}")
         )
         stdout_console().print(line, soft_wrap=True)
-    stdout_console().print(Text(clean(_sight_line(seen))), soft_wrap=True)
+    stdout_console().print(Text(clean(_detectable_line(seen))), soft_wrap=True)
 
 
-def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
+def _detectable(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     """What same-code duels of this machine say that a duel sees; without any, what typical machines see."""
-    from harness.duel import Known, known_noise, same_code_duels, sight
+    from harness.duel import PooledPrior, forecast, pooled_prior, same_code_duels
     from harness.duel.pacing import MIN_STEPS
     from harness.environment import read_environment
     from harness.stats.sequential import Rule
     from harness.store import RESULTS, Duels, Store
 
-    rule, known = Rule(), Known()
+    rule, known = Rule(), PooledPrior()
     if (reports / RESULTS).exists():
         with Store(reports / RESULTS) as store:
             machine = read_environment().machine
-            known = known_noise(same_code_duels(Duels(store), scenario.hash, machine, "recorder", pinned=True))
-    found = sight(rule, known.steps or MIN_STEPS, known, ())
+            known = pooled_prior(same_code_duels(Duels(store), scenario.hash, machine, "recorder", pinned=True))
+    found = forecast(rule, known.steps or MIN_STEPS, known, ())
     return {
         "scenario": name,
         "looks": list(rule.looks),
@@ -70,11 +74,11 @@ def _sight(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     }
 
 
-def _sight_line(seen: dict[str, Any]) -> str:
-    from harness.gate import sight_text
+def _detectable_line(seen: dict[str, Any]) -> str:
     from harness.metrics import plural
+    from harness.verdict import detectable_text
 
-    first, last = sight_text(seen["first_look"]), sight_text(seen["last_look"])
+    first, last = detectable_text(seen["first_look"]), detectable_text(seen["last_look"])
     pairs = f"{seen['looks'][0]} launch pairs see {first}, {seen['looks'][-1]} see {last}"
     if seen["same_code_duels"]:
         return f"{seen['scenario']}: {pairs} (from {plural(seen['same_code_duels'], 'same-code duel')} here)"

@@ -16,11 +16,11 @@ from rich.text import Text
 
 from harness.cli.output import clean, stderr_console
 from harness.comparison import Comparison
-from harness.duel import Sight
-from harness.gate import Reason, sight_text
+from harness.duel import DetectableEffect
 from harness.metrics import percent, plural
 from harness.stats.paired import mean_interval
 from harness.stats.sequential import DEFAULT_LOOKS
+from harness.verdict import Reason, detectable_text
 
 LEVEL = 0.95
 """Of the interval that the running estimate is shown with."""
@@ -29,7 +29,7 @@ FEWEST_PAIRS = DEFAULT_LOOKS[0]
 
 
 class TerminalProgress:
-    """Tells a person what the duel is doing, what it can see, and for how long it will go on. A context manager."""
+    """Tells a person what the duel is doing, what it can detect, and for how long it will go on. A context manager."""
 
     def __init__(self) -> None:
         self._console = stderr_console()
@@ -56,18 +56,17 @@ class TerminalProgress:
         """A launch pair is being started."""
         self._redraw(f"launch pair {pair} of at most {most_pairs}: starting both sides{self._estimate}")
 
-    def told(self, sight: Sight, first_look: int, last_look: int, margin: float, steps: int) -> None:
-        """Say before measuring what this duel can see."""
-        seen = (
-            f"{steps} steps a launch: can see {sight_text(sight.first_look)} with {plural(first_look, 'launch pair')}"
-        )
+    def forecast(self, effect: DetectableEffect, first_look: int, last_look: int, margin: float, steps: int) -> None:
+        """Say before measuring what this duel can detect."""
+        with_first = f"with {plural(first_look, 'launch pair')}"
+        seen = f"{steps} steps a launch: detectable {detectable_text(effect.first_look)} {with_first}"
         if last_look != first_look:
-            seen += f", {sight_text(sight.last_look)} with {last_look}"
-        self._line(f"{seen} (from {sight.source})")
-        if sight.last_look > margin:
+            seen += f", {detectable_text(effect.last_look)} with {last_look}"
+        self._line(f"{seen} (from {effect.source})")
+        if effect.last_look > margin:
             wanted = f"to see the margin of {percent(margin)}"
-            if sight.pairs_needed:
-                number = max(sight.pairs_needed, FEWEST_PAIRS)
+            if effect.pairs_needed:
+                number = max(effect.pairs_needed, FEWEST_PAIRS)
                 self._line(f"{wanted} would take about {number} pairs (--pairs {number}), or a quieter machine")
             else:
                 self._line(f"no number of pairs is enough {wanted} here: stepduel doctor says what disturbs")

@@ -64,10 +64,10 @@ def gate(
     gate ends with the first of 1, 4, 2, 3. All reports are written before it ends.
     """
     from harness.cli.duel_options import duration
-    from harness.cli.gate_contests import Request, run_gate
+    from harness.cli.gate_jobs import GateRequest, run_gate
     from harness.cli.gate_output import print_gate
-    from harness.gating import find_policy, read_policy
-    from harness.gating.reports import announce, write_reports
+    from harness.gate import find_policy, read_policy
+    from harness.gate.reports import announce, write_reports
 
     policy = read_policy(policy_file or find_policy(Path.cwd()))
     given: dict[str, Any] = {
@@ -79,7 +79,7 @@ def gate(
     }
     policy = dataclasses.replace(policy, **{key: value for key, value in given.items() if value is not None})
     result = run_gate(
-        Request(
+        GateRequest(
             policy=policy,
             names=names,
             head=head,

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.output import clean, print_json, stdout_console
-from harness.gating import GateResult, Judgement, Result
-from harness.gating.decision import change
-from harness.gating.document import document
+from harness.gate import GateResult, Judgement, Result
+from harness.gate.decision import change
+from harness.gate.document import document
 from harness.metrics import milliseconds, percent
 
 STYLES = {Result.PASS: "bold green", Result.REGRESSION: "bold red", Result.UNDECIDED: "bold yellow"}
@@ -27,7 +27,7 @@ def print_gate(gate: GateResult, written: Sequence[Path], *, as_json: bool) -> N
     console.print(_table(gate.judgements), width=None if console.is_terminal else 200)
     for judgement in gate.judgements:
         for part in judgement.grown[:MOST_RANGES]:
-            _say(f"  {judgement.contest.name}: {part.path} +{milliseconds(part.delta_ns)} ms a step")
+            _say(f"  {judgement.job.name}: {part.path} +{milliseconds(part.delta_ns)} ms a step")
     for path in written:
         _say(f"wrote {path}", "dim")
     _say(gate.line, STYLES.get(gate.result, "bold magenta"))
@@ -43,10 +43,10 @@ def _table(judgements: Sequence[Judgement]) -> Table:
     for judgement in judgements:
         ratio = None if judgement.comparison is None else judgement.comparison.verdict.ratio
         table.add_row(
-            clean(judgement.contest.name),
+            clean(judgement.job.name),
             Text(judgement.result, style=STYLES.get(judgement.result, "bold magenta")),
             "" if ratio is None else change(ratio),
-            percent(judgement.contest.max_slowdown),
+            percent(judgement.job.max_slowdown),
             "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}",
             clean(judgement.detail),
         )

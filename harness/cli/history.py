@@ -40,7 +40,7 @@ def history(scenario: str, reports: Path, repo: Path, html: Path | None, as_json
     from harness.history.page import render_history
     from harness.report import write_report
     from harness.store import Baselines
-    from harness.store.history import History
+    from harness.store.timeline import History
     from harness.subject.order import commit_order
 
     with open_results(reports) as store:

@@ -32,7 +32,7 @@ def write_duel(comparison: Comparison, reports: Path, repo: Path, target: Path) 
 
     `repo` is asked for the commits between both sides. UsageError where the file cannot be written.
     """
-    from harness.comparison.evidence import gather
+    from harness.comparison.rows import duel_rows
     from harness.report import render_comparison, write_index, write_report
     from harness.store import RESULTS, Duels, Store
     from harness.subject.commits import commits_between
@@ -42,7 +42,7 @@ def write_duel(comparison: Comparison, reports: Path, repo: Path, target: Path) 
         duels = Duels(store)
         page = render_comparison(
             comparison,
-            gather(duels, comparison, reports),
+            duel_rows(duels, comparison, reports),
             commits_between(repo, base, head) if base and head else None,
             folder=relative_folder(target, reports),
         )

@@ -9,13 +9,13 @@ from __future__ import annotations
 from harness.comparison.document import document
 from harness.comparison.recompute import compare_stored, step_pairs_of
 from harness.comparison.result import Comparison, Memory, Pair, RangePart, Side
-from harness.comparison.same_work import Parting, SameWork, same_work
+from harness.comparison.same_work import FirstDifference, SameWork, same_work
 
 __all__ = [
     "Comparison",
+    "FirstDifference",
     "Memory",
     "Pair",
-    "Parting",
     "RangePart",
     "SameWork",
     "Side",

@@ -43,11 +43,11 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "step": {"base_ms": _ms(comparison.base.step_ns), "head_ms": _ms(comparison.head.step_ns)},
         "ranges": [_range(part) for part in comparison.ranges],
         "same_work": {
-            "identical": work.identical,
+            "within_tolerance": work.within_tolerance,
             "steps_compared": work.steps_compared,
             "max_abs_diff": work.max_abs_diff,
             "tolerance": work.tolerance,
-            "first_difference": None if work.parting is None else asdict(work.parting),
+            "first_difference": None if work.first_difference is None else asdict(work.first_difference),
         },
         "memory": None if comparison.memory is None else asdict(comparison.memory),
         "pairs": [_pair(pair) for pair in comparison.pairs],

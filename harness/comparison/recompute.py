@@ -18,13 +18,11 @@ from harness import names
 from harness.analysis.attribution import COLUMNS, Attribution, attribute
 from harness.comparison.result import Comparison, Memory, Pair, RangePart, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
-from harness.gate import Objection, Reason, decide
-from harness.stats.history import VariancePrior
 from harness.stats.paired import StepPairs, UnusableError, memory_change, pair_difference
 from harness.stats.sequential import Rule
-from harness.store import DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
-
-SIDES: tuple[SideName, SideName] = ("base", "head")
+from harness.stats.variance_prior import VariancePrior
+from harness.store import SIDES, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
+from harness.verdict import Objection, Reason, decide
 
 
 def compare_stored(duels: Duels, duel_id: str) -> Comparison:
@@ -75,8 +73,8 @@ def _durations(steps: Sequence[DuelStepRecord], pair: int, side: str) -> NDArray
 def _objection(duel: DuelRecord, work: SameWork) -> Objection | None:
     if duel.objection is not None:
         return Objection(reason=Reason(duel.objection["reason"]), detail=str(duel.objection["detail"]))
-    if work.parting is not None:
-        return Objection(reason=Reason.DIFFERENT_WORK, detail=work.parting.detail)
+    if work.first_difference is not None:
+        return Objection(reason=Reason.DIFFERENT_WORK, detail=work.first_difference.detail)
     return None
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.comparison.same_work import SameWork
-from harness.gate import State, Verdict
-from harness.stats.history import VariancePrior
 from harness.stats.sequential import Rule
+from harness.stats.variance_prior import VariancePrior
 from harness.store import DuelRecord
+from harness.verdict import State, Verdict
 
 LEAST_SHARE_OF_CHANGE = 0.05
 LEAST_SHARE_OF_EFFECT = 0.1

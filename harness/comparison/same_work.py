@@ -17,7 +17,7 @@ OTHER_CODE_PATH_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parting:
+class FirstDifference:
     """The first step at which the losses differ by more than the tolerance. None is a step without a loss."""
 
     pair: int
@@ -37,14 +37,14 @@ class Parting:
 
 @dataclass(frozen=True, kw_only=True)
 class SameWork:
-    """How far the losses of both sides agree. `identical` means within the tolerance, at every step compared."""
+    """How far the losses of both sides agree. `within_tolerance` holds for every step compared."""
 
-    identical: bool
+    within_tolerance: bool
     steps_compared: int
     max_abs_diff: float | None
     """Largest |head - base| of two finite losses; None where no two were compared."""
     tolerance: float
-    parting: Parting | None
+    first_difference: FirstDifference | None
 
 
 def tolerance(stated: float, base_versions: object, head_versions: object) -> float:
@@ -61,7 +61,7 @@ def same_work(steps: Iterable[DuelStepRecord], allowed: float) -> SameWork:
     for step in steps:
         if step.rank == 0:
             losses.setdefault((step.pair, step.sequence), {})[step.side] = step.loss
-    compared, largest, parting = 0, None, None
+    compared, largest, first = 0, None, None
     for (pair, sequence), sides in sorted(losses.items()):
         if len(sides) < 2 or sides["base"] is sides["head"] is None:
             continue
@@ -69,10 +69,14 @@ def same_work(steps: Iterable[DuelStepRecord], allowed: float) -> SameWork:
         base, head = sides["base"], sides["head"]
         if base is not None and head is not None and math.isfinite(base) and math.isfinite(head):
             largest = max(largest or 0.0, abs(head - base))
-        if parting is None and not _agree(base, head, allowed):
-            parting = Parting(pair=pair, step=sequence, base_loss=base, head_loss=head)
+        if first is None and not _agree(base, head, allowed):
+            first = FirstDifference(pair=pair, step=sequence, base_loss=base, head_loss=head)
     return SameWork(
-        identical=parting is None, steps_compared=compared, max_abs_diff=largest, tolerance=allowed, parting=parting
+        within_tolerance=first is None,
+        steps_compared=compared,
+        max_abs_diff=largest,
+        tolerance=allowed,
+        first_difference=first,
     )
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from harness.duel.memory import known_noise, same_code_duels
-from harness.duel.pacing import Known, Sight, sight
+from harness.duel.pacing import DetectableEffect, PooledPrior, forecast
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
+from harness.duel.pooled_prior import pooled_prior, same_code_duels
 from harness.duel.progress import Progress
 from harness.duel.runner import run_duel
 
 __all__ = [
+    "DetectableEffect",
     "DuelPlan",
     "DuelSide",
     "Interleave",
-    "Known",
+    "PooledPrior",
     "Progress",
-    "Sight",
-    "known_noise",
+    "forecast",
+    "pooled_prior",
     "run_duel",
     "same_code_duels",
-    "sight",
 ]

@@ -23,8 +23,6 @@ from harness.launch.launch import Wrap
 from harness.launch.placement import Placement, keep_to, place_ranks, unplaced
 from harness.store import DuelStepRecord, SideName
 
-SIDES: tuple[SideName, SideName] = ("base", "head")
-
 
 class RefusedError(StepduelError):
     """Sides whose engine cannot run the scenario, with the reason of each: it refused the plan, or raised when built.
@@ -91,14 +89,14 @@ class PairRun:
     def stop(self, launches: Mapping[SideName, Launch]) -> None:
         """Let launches finish, at once: nothing is measured any more."""
         for side, launch in launches.items():
-            with _named(side, self.pair):
+            with _NamedFailure(side, self.pair):
                 launch.request_stop()
         for side, launch in launches.items():
             self._await_stop(side, launch)
 
     def _await_stop(self, side: SideName, launch: Launch) -> None:
         """One that did its steps and then fails to end properly has failed."""
-        with _named(side, self.pair):
+        with _NamedFailure(side, self.pair):
             outcome = launch.await_stop()
         if not outcome.clean_exit:
             how = "did not end" if outcome.exit_status is None else f"ended with status {outcome.exit_status}"
@@ -110,7 +108,7 @@ class PairRun:
     def take(self, side: SideName, launch: Launch, slot: int, *, measured: bool) -> StepReport:
         """Run one step of one side and keep what it reports; figures over all ranks go with rank 0."""
         began_ns = time.monotonic_ns() - self.began_ns
-        with _named(side, self.pair):
+        with _NamedFailure(side, self.pair):
             report = launch.step()
         for rank, duration_ns in enumerate(report.durations_ns):
             lead = rank == 0
@@ -201,7 +199,7 @@ def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
     began_ns = time.monotonic_ns()
     refused: dict[SideName, StepduelError] = {}
     for side, launch in launches.items():
-        with _named(side, run.pair):
+        with _NamedFailure(side, run.pair):
             try:
                 run.ready[side] = launch.wait_ready()
             except UsageError as error:
@@ -232,7 +230,7 @@ def _place(run: PairRun, sides: Collection[SideName]) -> None:
         run.placements[side] = placement
 
 
-class _named:  # noqa: N801 (a context manager that reads as a word)
+class _NamedFailure:
     """Turns a launch's failure into one that says which side of which launch pair it was."""
 
     def __init__(self, side: SideName, pair: int) -> None:

@@ -1,4 +1,4 @@
-"""How long a duel warms up, how many steps it measures a launch, and what it will be able to see. Pure.
+"""How long a duel warms up, how many steps it measures a launch, and the smallest slowdown it will detect. Pure.
 
 Warm-up of the first launch pair goes on until steps have had time to settle and to show their scatter; later pairs
 repeat its length. From what starting and stepping cost follows the number of measured steps (`stats.noise`), kept low
@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from harness.metrics import plural
-from harness.stats.history import VariancePrior
 from harness.stats.noise import Noise
 from harness.stats.sequential import Rule, detectable_effect, pairs_to_detect
+from harness.stats.variance_prior import VariancePrior
 
 TYPICAL_NOISE: Final = Noise(within=0.02, between=0.006, autocorrelation=0.5)
 """What small machines showed (docs/duel.md); only used until same-code duels of this machine are stored."""
@@ -35,7 +35,7 @@ FIRST_LOOK_S: Final = 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class PooledPrior:
     """What stored same-code duels on this machine say; None where there are too few."""
 
     noise: Noise | None = None
@@ -48,8 +48,8 @@ class Known:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
-    """What the duel can be expected to see, as fractions, told before measuring. `source` says where that is from."""
+class DetectableEffect:
+    """The minimum detectable effect of a duel (80 % power), as fractions. `source` says where its noise is from."""
 
     first_look: float
     last_look: float
@@ -82,7 +82,9 @@ def measured_steps(start_s: float, step_pair_s: float, noise: Noise, first_look_
     return max(MIN_STEPS, min(best, math.floor(max(affordable, worthwhile))))
 
 
-def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]], *, in_turn: bool = True) -> Sight:
+def forecast(
+    rule: Rule, steps: int, known: PooledPrior, warmup: Sequence[tuple[int, int]], *, in_turn: bool = True
+) -> DetectableEffect:
     """Return what `steps` a launch will see. `warmup` is as for `warmup_noise`.
 
     History comes first, then the warm-up. With `in_turn` false whole launches take turns, and what is slower than they
@@ -100,7 +102,7 @@ def sight(rule: Rule, steps: int, known: Known, warmup: Sequence[tuple[int, int]
         source = f"{source}; launches in turn scatter {BLOCKS_FACTOR:g} times as much as steps in turn, or more"
     base_ns = float(np.median([base for base, _ in warmup])) if warmup else math.inf
     first, last = rule.looks[0], rule.looks[-1]
-    return Sight(
+    return DetectableEffect(
         first_look=math.expm1(detectable_effect(spread, first, rule, base_ns=base_ns, dof=lent + first - 1)),
         last_look=math.expm1(detectable_effect(spread, last, rule, base_ns=base_ns, dof=lent + last - 1)),
         pairs_needed=pairs_to_detect(spread, math.log1p(rule.margin), rule),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from harness.comparison import Comparison
-from harness.duel.pacing import Sight
+from harness.duel.pacing import DetectableEffect
 
 
 class Progress(Protocol):
@@ -20,7 +20,7 @@ class Progress(Protocol):
     def starting(self, pair: int, most_pairs: int) -> None:
         """A launch pair is being started."""
 
-    def told(self, sight: Sight, first_look: int, last_look: int, margin: float, steps: int) -> None:
+    def forecast(self, effect: DetectableEffect, first_look: int, last_look: int, margin: float, steps: int) -> None:
         """What this duel can see, before the first measured step."""
 
     def stepped(self, pair: int, done: int, steps: int) -> None:

@@ -20,7 +20,6 @@ from harness.comparison import Comparison, compare_stored
 from harness.conditions import Conditions, between, snapshot
 from harness.duel.launches import collected_trace, engine_digest, launch_request, range_records
 from harness.duel.lockstep import (
-    SIDES,
     BudgetSpentError,
     Pace,
     PairRequest,
@@ -29,15 +28,15 @@ from harness.duel.lockstep import (
     run_in_blocks,
     run_in_lockstep,
 )
-from harness.duel.memory import SameCodeDuel, known_noise, same_code_duels
-from harness.duel.pacing import MIN_STEPS, measured_steps, sight, warmed_up, warmup_noise
+from harness.duel.pacing import MIN_STEPS, forecast, measured_steps, warmed_up, warmup_noise
 from harness.duel.plan import DuelPlan, DuelSide
+from harness.duel.pooled_prior import SameCodeDuel, pooled_prior, same_code_duels
 from harness.duel.progress import Progress
 from harness.environment import read_environment
 from harness.errors import StepduelError, UsageError
-from harness.gate import Reason, State
 from harness.launch import interrupted_once
-from harness.store import RESULTS, DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
+from harness.store import RESULTS, SIDES, DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
+from harness.verdict import Reason, State
 
 
 def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Comparison:
@@ -206,7 +205,7 @@ class _Duel:
             if not warmed_up(len(warmup), elapsed_s, plan.scenario.run.warmup_steps):
                 return None
             step_pair_s = min(base + head for base, head in warmup) / 1e9
-            noise = known_noise(self._same_code).noise or warmup_noise(warmup)
+            noise = pooled_prior(self._same_code).noise or warmup_noise(warmup)
             best = measured_steps(start_s, step_pair_s, noise, rule.looks[0], len(warmup))
             self._pace = Pace(warmup_steps=len(warmup), steps=plan.steps or best)
         elif len(warmup) < self._pace.warmup_steps:
@@ -217,8 +216,8 @@ class _Duel:
     def _tell(self, pace: Pace, warmup: Sequence[tuple[int, int]]) -> None:
         """Say what the duel will see, and write down its pace and what history lends it."""
         rule = self._plan.rule
-        known = known_noise(self._same_code, pace.steps)
-        seen = sight(rule, pace.steps, known, warmup, in_turn=self._plan.interleave == "steps")
+        known = pooled_prior(self._same_code, pace.steps)
+        seen = forecast(rule, pace.steps, known, warmup, in_turn=self._plan.interleave == "steps")
         self._duels.update(
             self._id,
             steps=pace.steps,
@@ -227,7 +226,7 @@ class _Duel:
             detectable_effect=seen.first_look,
         )
         self._told = True
-        self._progress.told(seen, rule.looks[0], rule.looks[-1], rule.margin, pace.steps)
+        self._progress.forecast(seen, rule.looks[0], rule.looks[-1], rule.margin, pace.steps)
 
     def _stepped(self, pair: int, done: int) -> None:
         self._progress.stepped(pair, done, self._pace.steps if self._pace else 0)

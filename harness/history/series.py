@@ -21,8 +21,8 @@ from typing import Any, Final, Literal
 from harness.history.words import code_label
 from harness.scenario import measured
 from harness.stats.changepoints import ChangePoint, OtavaMissingError, change_points
-from harness.stats.history import Suspicion, confirmed, suspicion
-from harness.store.history import Kind, MeasuredRecord
+from harness.stats.variance_prior import Suspicion, confirmed, suspicion
+from harness.store.timeline import Kind, MeasuredRecord
 
 RUNNING: Final = "running"
 

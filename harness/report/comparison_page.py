@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from harness.comparison import Comparison
-from harness.comparison.evidence import Evidence, StepTree
+from harness.comparison.rows import DuelRows, StepTree
 from harness.report.page import Page
 from harness.report.sections import (
     attribution,
@@ -36,7 +36,7 @@ STEPS_NOTE: Final = (
 
 
 def render_comparison(
-    comparison: Comparison, evidence: Evidence, commit_range: CommitRange | None = None, *, folder: str = "."
+    comparison: Comparison, evidence: DuelRows, commit_range: CommitRange | None = None, *, folder: str = "."
 ) -> str:
     """Return the report of a duel as one HTML file. Equal input gives equal bytes.
 

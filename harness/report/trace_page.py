@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.analysis.analyze import TraceAnalysis
 from harness.analysis.difference import NO_VERDICT, DiffSide, TraceDiff
-from harness.comparison.evidence import TreeRange
+from harness.comparison.rows import TreeRange
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Page, Section, names

@@ -22,7 +22,6 @@ import numpy as np
 from scipy import special
 
 from harness.errors import UsageError
-from harness.stats.history import VariancePrior
 from harness.stats.paired import (
     SMALLEST_SPREAD,
     PairDifference,
@@ -32,6 +31,7 @@ from harness.stats.paired import (
     t_quantile,
     t_upper_tail,
 )
+from harness.stats.variance_prior import VariancePrior
 
 DEFAULT_LOOKS = (3, 5, 7, 10)
 """Simulated against 4, 6, 8, 10: as few false alarms, as much power, and a quarter less work where much changed."""

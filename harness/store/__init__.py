@@ -15,11 +15,21 @@ from harness.store.database import (
     migrations,
     new_run_id,
 )
-from harness.store.duels import DuelKind, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
+from harness.store.duels import (
+    SIDES,
+    DuelKind,
+    DuelRangeRecord,
+    DuelRecord,
+    Duels,
+    DuelStepRecord,
+    PairRecord,
+    SideName,
+)
 
 __all__ = [
     "BUSY_TIMEOUT_S",
     "RESULTS",
+    "SIDES",
     "BaselineRecord",
     "Baselines",
     "DuelKind",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from sqlite_utils import Database
 
@@ -20,6 +20,7 @@ from harness.store.database import Store, migrations
 DuelKind = Literal["compare", "aa", "overhead"]
 DuelStatus = Literal["running", "completed", "failed", "interrupted"]
 SideName = Literal["base", "head"]
+SIDES: Final[tuple[SideName, SideName]] = ("base", "head")
 
 
 @migrations()

@@ -26,8 +26,8 @@ from harness.trace.model import MEMCPY, BoolArray, Int64Array, NvtxRanges, Trace
 from harness.trace.nesting import ROOT, Nesting, RangeFinder, levels
 from harness.trace.unions import overlapping, union_by_range
 
-Rule = Literal["thread", "process"]
-RULES: Final[tuple[Rule, ...]] = ("thread", "process")
+ProjectionRule = Literal["thread", "process"]
+RULES: Final[tuple[ProjectionRule, ...]] = ("thread", "process")
 NONE: Final = -1
 
 COPY_CLASSES: Final = (
@@ -61,7 +61,7 @@ class Links:
 class Projection:
     """GPU work of each range (one row a range, in the order of `NvtxRanges`) by one rule."""
 
-    rule: Rule
+    rule: ProjectionRule
     operations: Int64Array
     gpu_ns: Int64Array
     """Time in which at least one of its operations ran."""
@@ -127,7 +127,7 @@ def link(trace: Trace, nesting: Nesting) -> Links:
     )
 
 
-def project(trace: Trace, nesting: Nesting, links: Links, rule: Rule) -> Projection:
+def project(trace: Trace, nesting: Nesting, links: Links, rule: ProjectionRule) -> Projection:
     """The figures of every range by `rule`; see the module's head for what belongs to what."""
     operations, api, count = trace.operations, trace.api, len(trace.ranges)
     range_row, event = links.range_row, links.event
@@ -169,7 +169,7 @@ def own_gpu_ns(trace: Trace, projection: Projection) -> Int64Array:
     return union_by_range(len(trace.ranges), projection.owner[owned], owned, operations.start_ns, operations.end_ns)
 
 
-def coverage(trace: Trace, links: Links, rule: Rule) -> float:
+def coverage(trace: Trace, links: Links, rule: ProjectionRule) -> float:
     """Share of the GPU time, operation by operation, that belongs to some range by `rule`; 0 without GPU work."""
     operations = trace.operations
     duration_ns = operations.end_ns - operations.start_ns
@@ -251,7 +251,7 @@ def _detached_pairs(
     )
 
 
-def _owners(ranges: NvtxRanges, nesting: Nesting, links: Links, operations: int, rule: Rule) -> Int64Array:
+def _owners(ranges: NvtxRanges, nesting: Nesting, links: Links, operations: int, rule: ProjectionRule) -> Int64Array:
     """The range that owns each operation. Of candidates: the calling thread's, then a placed one, then the tightest."""
     owner = np.full(operations, NONE, dtype=np.int64)
     candidates = links.event < operations

@@ -65,7 +65,7 @@ def test_two_ranks_a_side_with_a_slower_head(tmp_path: Path, engine_root: Path) 
     assert done.returncode in (0, 3), done.stderr
     found = json.loads(done.stdout)
     assert found["verdict"]["ratio"] > 1.2  # twice the spinning, on a machine that may be busy with other things
-    assert found["same_work"]["identical"]
+    assert found["same_work"]["within_tolerance"]
     assert found["same_work"]["steps_compared"] >= 2 * 7
     assert found["method"]["ranks"] == 2
     slower = max(found["ranges"], key=lambda part: part["delta_ms"])

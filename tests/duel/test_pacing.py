@@ -11,15 +11,15 @@ from harness.duel.pacing import (
     MAX_STEPS,
     MIN_STEPS,
     TYPICAL_NOISE,
-    Known,
+    PooledPrior,
+    forecast,
     measured_steps,
-    sight,
     warmed_up,
     warmup_noise,
 )
-from harness.stats.history import VariancePrior
 from harness.stats.noise import Noise
 from harness.stats.sequential import Rule
+from harness.stats.variance_prior import VariancePrior
 
 
 def test_warm_up_ends_by_steps_or_time_but_not_before_the_scenario_says() -> None:
@@ -53,35 +53,35 @@ def test_the_first_look_comes_in_time(step_pair_s: float) -> None:
 
 def test_sight_prefers_history_to_the_warm_up() -> None:
     noisy = [(100, 100), (100, 150), (100, 60), (100, 140)]
-    known = Known(spread=0.002, duels=3)
-    assert sight(Rule(), 30, known, noisy).first_look < sight(Rule(), 30, Known(), noisy).first_look / 10
-    lent = Known(spread=0.002, duels=20, prior=VariancePrior(dof=6, variance=4e-6, duels=20))
-    assert sight(Rule(), 30, lent, noisy).first_look < sight(Rule(), 30, known, noisy).first_look
-    assert "20 same-code duels" in sight(Rule(), 30, lent, noisy).source
+    known = PooledPrior(spread=0.002, duels=3)
+    assert forecast(Rule(), 30, known, noisy).first_look < forecast(Rule(), 30, PooledPrior(), noisy).first_look / 10
+    lent = PooledPrior(spread=0.002, duels=20, prior=VariancePrior(dof=6, variance=4e-6, duels=20))
+    assert forecast(Rule(), 30, lent, noisy).first_look < forecast(Rule(), 30, known, noisy).first_look
+    assert "20 same-code duels" in forecast(Rule(), 30, lent, noisy).source
 
 
 def test_sight_without_history_takes_the_scatter_of_the_warm_up_without_its_first_step() -> None:
     quiet = [(100_000, 300_000), (100_000, 100_100), (100_000, 99_950), (100_000, 100_020)]
-    typical = sight(Rule(), 30, Known(), [])
-    assert sight(Rule(), 30, Known(), quiet).first_look < typical.first_look
+    typical = forecast(Rule(), 30, PooledPrior(), [])
+    assert forecast(Rule(), 30, PooledPrior(), quiet).first_look < typical.first_look
     assert typical.last_look < typical.first_look
     # More steps average the scatter out, launch luck stays.
-    many = sight(Rule(), 3000, Known(), [])
+    many = forecast(Rule(), 3000, PooledPrior(), [])
     assert many.first_look < typical.first_look
     assert TYPICAL_NOISE.between < math.log1p(many.first_look)
 
 
 def test_launches_in_turn_are_said_to_see_less() -> None:
-    seen = sight(Rule(), 30, Known(), [], in_turn=False)
-    assert seen.first_look > 2 * sight(Rule(), 30, Known(), []).first_look
+    seen = forecast(Rule(), 30, PooledPrior(), [], in_turn=False)
+    assert seen.first_look > 2 * forecast(Rule(), 30, PooledPrior(), []).first_look
     assert "launches in turn scatter" in seen.source
 
 
 def test_pairs_needed_would_see_the_margin() -> None:
     from harness.stats.sequential import detectable_effect
 
-    known = Known(spread=0.02, duels=3)
-    needed = sight(Rule(), 30, known, []).pairs_needed
+    known = PooledPrior(spread=0.02, duels=3)
+    needed = forecast(Rule(), 30, known, []).pairs_needed
     assert needed is not None
     assert detectable_effect(0.02, needed, Rule()) <= math.log1p(Rule().margin)
     assert detectable_effect(0.02, needed - 1, Rule()) > math.log1p(Rule().margin)

@@ -48,15 +48,15 @@ def test_against_a_plain_loop(base: list[float], allowed: float, shuffled: rando
     parted = [i for i, (b, h) in enumerate(zip(base, head, strict=True)) if abs(h - b) > allowed * max(abs(b), abs(h))]
     assert found.steps_compared == len(base)
     assert found.max_abs_diff == max(abs(h - b) for b, h in zip(base, head, strict=True))
-    assert found.identical == (not parted)
-    assert (found.parting.step if found.parting else None) == (parted[0] if parted else None)
+    assert found.within_tolerance == (not parted)
+    assert (found.first_difference.step if found.first_difference else None) == (parted[0] if parted else None)
 
 
 def test_the_first_parting_is_that_of_the_earliest_launch_pair() -> None:
     rows = [*both([1.0, 2.0], [1.0, 2.5]), step("base", 0, 1.0, pair=2), step("head", 0, 1.5, pair=2)]
     found = same_work(reversed(rows), 0.0)
-    assert found.parting is not None
-    assert (found.parting.pair, found.parting.step, found.parting.head_loss) == (1, 1, 2.5)
+    assert found.first_difference is not None
+    assert (found.first_difference.pair, found.first_difference.step, found.first_difference.head_loss) == (1, 1, 2.5)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_first_parting_is_that_of_the_earliest_launch_pair() -> None:
 )
 def test_steps_without_a_plain_loss(base: float | None, head: float | None, identical: bool, compared: int) -> None:
     found = same_work(both([base], [head]), 0.5)
-    assert (found.identical, found.steps_compared) == (identical, compared)
+    assert (found.within_tolerance, found.steps_compared) == (identical, compared)
 
 
 def test_a_step_that_only_one_side_made_is_not_compared() -> None:

@@ -1,4 +1,4 @@
-"""Comparisons and contests made up from launch pairs of known times, for tests of what the gate makes of them."""
+"""Comparisons and jobs made up from launch pairs of known times, for tests of what the gate makes of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from harness.comparison import Comparison, Memory, RangePart, SameWork, Side
 from harness.duel import DuelPlan, DuelSide
-from harness.gate import Objection, decide
-from harness.gating import Contest
+from harness.gate import GateJob
 from harness.scenario import CompareSettings, RunSettings, Scenario
 from harness.stats.paired import StepPairs
 from harness.stats.sequential import Rule
 from harness.store import DuelRecord
 from harness.subject import Subject
+from harness.verdict import Objection, decide
 
 STEP_NS = 100_000_000
 
@@ -63,7 +63,9 @@ def comparison(
         prior=None,
         verdict=verdict,
         ranges=(part,),
-        same_work=SameWork(identical=True, steps_compared=40, max_abs_diff=0.0, tolerance=0.0, parting=None),
+        same_work=SameWork(
+            within_tolerance=True, steps_compared=40, max_abs_diff=0, tolerance=0, first_difference=None
+        ),
         memory=None
         if memory is None
         else Memory(
@@ -109,7 +111,7 @@ def duel_record() -> DuelRecord:
     )
 
 
-def contest(name: str = "a", *, limit: float = 0.05, growth: float = 0.05) -> Contest:
+def gate_job(name: str = "a", *, limit: float = 0.05, growth: float = 0.05) -> GateJob:
     scenario = Scenario(
         name=name,
         description="d",
@@ -122,7 +124,7 @@ def contest(name: str = "a", *, limit: float = 0.05, growth: float = 0.05) -> Co
     )
     subject = Subject(name=".", engine_root=None, python=Path("python"), revision=None, dirty=None)
     one = DuelSide(name="base", subject=subject, scenario=scenario, collector="recorder")
-    return Contest(
+    return GateJob(
         scenario=name,
         against="base",
         max_slowdown=limit,

@@ -11,7 +11,7 @@ import subject_python
 from action_runner import ROOT, run_action
 from duel_bench import POLICY, SCENARIO, git
 
-from harness.gating.markdown import MARKER
+from harness.gate.markdown import MARKER
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import comparison, contest
+from judged import comparison, gate_job
 
 from harness.errors import LaunchError, UsageError
-from harness.gate import Objection, Reason
-from harness.gating import GateResult, Limits, Outcome, Policy, Result, judge
+from harness.gate import GateResult, JobOutcome, Limits, Policy, Result, judge
 from harness.stats.multiple import holm
+from harness.verdict import Objection, Reason
 
 POLICY = Policy(source="p", scenarios=("a",), limits={"a": Limits()})
 SLOW = [0.20, 0.21, 0.19, 0.20]
@@ -22,12 +22,12 @@ CALM = [0.01, 0.011, 0.009, 0.01]
 NOISY = [0.20, -0.15, 0.18, -0.1]
 
 
-def gate(*outcomes: Outcome, policy: Policy = POLICY) -> GateResult:
+def gate(*outcomes: JobOutcome, policy: Policy = POLICY) -> GateResult:
     return judge(list(outcomes), policy)
 
 
 def test_a_slowdown_beyond_the_limit_is_a_regression_and_names_what_grew() -> None:
-    found = gate(Outcome(contest=contest(), comparison=comparison(SLOW)))
+    found = gate(JobOutcome(job=gate_job(), comparison=comparison(SLOW)))
     assert (found.result, found.exit_code) == (Result.REGRESSION, 1)
     assert found.judgements[0].detail == "+20.0 %, limit 5.0 %"
     assert [part.path for part in found.judgements[0].grown] == ["step/load"]
@@ -35,7 +35,7 @@ def test_a_slowdown_beyond_the_limit_is_a_regression_and_names_what_grew() -> No
 
 
 def test_a_significant_slowdown_within_the_limit_passes() -> None:
-    found = gate(Outcome(contest=contest(), comparison=comparison(CALM)))
+    found = gate(JobOutcome(job=gate_job(), comparison=comparison(CALM)))
     assert (found.result, found.exit_code) == (Result.PASS, 0)
     assert found.judgements[0].adjusted_p is not None
     assert found.judgements[0].adjusted_p < 0.01
@@ -45,7 +45,7 @@ def test_a_head_that_is_faster_passes_even_where_the_rule_has_no_name_for_it() -
     # The interval leaves the margin on the good side, and the estimate has not reached `faster` by the limit.
     between = comparison([-0.044, -0.056, -0.036, -0.042])
     assert between.verdict.state.value == "undecided"
-    found = gate(Outcome(contest=contest(), comparison=between))
+    found = gate(JobOutcome(job=gate_job(), comparison=between))
     assert found.result is Result.PASS
     assert found.judgements[0].detail == "not slower, at most -3.5 %, limit 5.0 %"
 
@@ -53,14 +53,14 @@ def test_a_head_that_is_faster_passes_even_where_the_rule_has_no_name_for_it() -
 @pytest.mark.parametrize(("means", "code", "counts"), [("fail", 3, True), ("pass", 0, False)])
 def test_undecided_means_what_the_policy_says(means: str, code: int, counts: bool) -> None:
     policy = replace(POLICY, undecided="fail" if means == "fail" else "pass")
-    found = gate(Outcome(contest=contest(), comparison=comparison(NOISY)), policy=policy)
+    found = gate(JobOutcome(job=gate_job(), comparison=comparison(NOISY)), policy=policy)
     assert found.exit_code == code
     assert found.judgements[0].result is Result.UNDECIDED
     assert found.judgements[0].counts is counts
 
 
 def test_too_few_pairs_are_undecided_however_far_apart() -> None:
-    found = gate(Outcome(contest=contest(), comparison=comparison([0.5, 0.5001])))
+    found = gate(JobOutcome(job=gate_job(), comparison=comparison([0.5, 0.5001])))
     assert found.result is Result.UNDECIDED
 
 
@@ -68,29 +68,29 @@ def test_what_is_invalid_never_passes() -> None:
     objection = Objection(reason=Reason.DIFFERENT_WORK, detail="losses part")
     policy = replace(POLICY, undecided="pass")
     for broken in (comparison(CALM, objection=objection), comparison([]), comparison([0.0] * 4)):
-        found = gate(Outcome(contest=contest(), comparison=broken), policy=policy)
+        found = gate(JobOutcome(job=gate_job(), comparison=broken), policy=policy)
         assert (found.result, found.exit_code) == (Result.INVALID, 3)
 
 
 @pytest.mark.parametrize(("head", "result"), [(105_000_000, Result.PASS), (105_000_001, Result.REGRESSION)])
 def test_memory_has_a_plain_threshold(head: int, result: Result) -> None:
-    found = gate(Outcome(contest=contest(), comparison=comparison(CALM, memory=(100_000_000, head))))
+    found = gate(JobOutcome(job=gate_job(), comparison=comparison(CALM, memory=(100_000_000, head))))
     assert found.result is result
 
 
 def test_memory_of_an_undecided_duel_still_counts() -> None:
     policy = replace(POLICY, undecided="pass")
-    found = gate(Outcome(contest=contest(), comparison=comparison(NOISY, memory=(10**8, 2 * 10**8))), policy=policy)
+    found = gate(JobOutcome(job=gate_job(), comparison=comparison(NOISY, memory=(10**8, 2 * 10**8))), policy=policy)
     assert found.exit_code == 1
 
 
 def test_the_worst_result_is_the_answer_whatever_the_order() -> None:
     outcomes = {
-        1: Outcome(contest=contest("slow"), comparison=comparison(SLOW, alpha=0.01 / 5)),
-        4: Outcome(contest=contest("dead"), problem=LaunchError("rank 0 raised")),
-        2: Outcome(contest=contest("lost"), problem=UsageError("no such thing")),
-        3: Outcome(contest=contest("noisy"), comparison=comparison(NOISY)),
-        0: Outcome(contest=contest("calm"), comparison=comparison(CALM)),
+        1: JobOutcome(job=gate_job("slow"), comparison=comparison(SLOW, alpha=0.01 / 5)),
+        4: JobOutcome(job=gate_job("dead"), problem=LaunchError("rank 0 raised")),
+        2: JobOutcome(job=gate_job("lost"), problem=UsageError("no such thing")),
+        3: JobOutcome(job=gate_job("noisy"), comparison=comparison(NOISY)),
+        0: JobOutcome(job=gate_job("calm"), comparison=comparison(CALM)),
     }
     order = (1, 4, 2, 3, 0)
     for count in range(1, 6):
@@ -100,15 +100,15 @@ def test_the_worst_result_is_the_answer_whatever_the_order() -> None:
 
 
 def test_an_interrupted_gate_ends_with_130() -> None:
-    outcomes = [Outcome(contest=contest(), problem=KeyboardInterrupt("interrupted"))]
-    assert gate(*outcomes, Outcome(contest=contest(), comparison=comparison(SLOW))).exit_code == 130
+    outcomes = [JobOutcome(job=gate_job(), problem=KeyboardInterrupt("interrupted"))]
+    assert gate(*outcomes, JobOutcome(job=gate_job(), comparison=comparison(SLOW))).exit_code == 130
 
 
 @given(st.lists(st.floats(min_value=1e-6, max_value=1), min_size=1, max_size=6), st.sampled_from([0.01, 0.05]))
 def test_regressions_are_those_that_holm_rejects(p_values: list[float], alpha: float) -> None:
     slow = comparison(SLOW)
     outcomes = [
-        Outcome(contest=contest(f"s{index}"), comparison=replace(slow, verdict=replace(slow.verdict, p=p)))
+        JobOutcome(job=gate_job(f"s{index}"), comparison=replace(slow, verdict=replace(slow.verdict, p=p)))
         for index, p in enumerate(p_values)
     ]
     found = judge(outcomes, replace(POLICY, alpha=alpha))
@@ -122,9 +122,9 @@ def test_regressions_are_those_that_holm_rejects(p_values: list[float], alpha: f
 def test_a_duel_that_failed_is_a_test_without_evidence() -> None:
     slow = comparison(SLOW)
     p = 0.008
-    outcome = Outcome(contest=contest(), comparison=replace(slow, verdict=replace(slow.verdict, p=p)))
+    outcome = JobOutcome(job=gate_job(), comparison=replace(slow, verdict=replace(slow.verdict, p=p)))
     assert gate(outcome).result is Result.REGRESSION
-    both = gate(outcome, Outcome(contest=contest("dead"), problem=LaunchError("x")))
+    both = gate(outcome, JobOutcome(job=gate_job("dead"), problem=LaunchError("x")))
     assert both.judgements[0].adjusted_p is not None
     assert math.isclose(both.judgements[0].adjusted_p, 2 * p)
     assert both.judgements[0].result is Result.UNDECIDED

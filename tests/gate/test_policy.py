@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.gating import Limits, Policy, find_policy, read_policy
+from harness.gate import Limits, Policy, find_policy, read_policy
 
 WHOLE = """
 [tool.other]

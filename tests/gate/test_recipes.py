@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from harness.cli.gate import gate
-from harness.gating import read_policy
-from harness.gating.decision import EXIT_CODES, Result
-from harness.gating.markdown import MARKER
-from harness.gating.policy import _LIMITS, _POLICY
+from harness.gate import read_policy
+from harness.gate.decision import EXIT_CODES, Result
+from harness.gate.markdown import MARKER
+from harness.gate.policy import _LIMITS, _POLICY
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "ci.md").read_text()

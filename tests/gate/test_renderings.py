@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import comparison, contest
+from judged import comparison, gate_job
 
 from harness.errors import LaunchError
-from harness.gating import Limits, Outcome, Policy, judge
-from harness.gating.github import workflow_commands
-from harness.gating.junit import junit
-from harness.gating.markdown import MARKER, code, markdown
+from harness.gate import JobOutcome, Limits, Policy, judge
+from harness.gate.github import workflow_commands
+from harness.gate.junit import junit
+from harness.gate.markdown import MARKER, code, markdown
 
 POLICY = Policy(source="p", scenarios=("a",), limits={"a": Limits()})
 HOSTILE = 'x`|</code><script>alert(1)</script>\n::error::owned\r\n@everyone ![i](http://e/) % \x1b[2J ]]> "&'
@@ -22,7 +22,7 @@ SLOW = [0.20, 0.21, 0.19, 0.20]
 
 
 def test_markdown_names_the_range_that_grew() -> None:
-    text = markdown(judge([Outcome(contest=contest(), comparison=comparison(SLOW))], POLICY), PAGES)
+    text = markdown(judge([JobOutcome(job=gate_job(), comparison=comparison(SLOW))], POLICY), PAGES)
     assert text.startswith(MARKER)
     assert "❌ regression" in text
     assert re.search(r"\| `load` \| 1\.000 \| 21\.\d+ \| \+20\.0\d* \|", text), text
@@ -31,10 +31,10 @@ def test_markdown_names_the_range_that_grew() -> None:
 
 
 def test_hostile_names_stay_text_everywhere() -> None:
-    hostile = Outcome(
-        contest=contest(HOSTILE), comparison=comparison(SLOW, path=f"step/{HOSTILE}", head=HOSTILE, alpha=0.005)
+    hostile = JobOutcome(
+        job=gate_job(HOSTILE), comparison=comparison(SLOW, path=f"step/{HOSTILE}", head=HOSTILE, alpha=0.005)
     )
-    gate = judge([hostile, Outcome(contest=contest(), problem=LaunchError(HOSTILE))], POLICY)
+    gate = judge([hostile, JobOutcome(job=gate_job(), problem=LaunchError(HOSTILE))], POLICY)
     text = markdown(gate, PAGES)
     outside = re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", text)
     for part in ("script", "::error", "@everyone", "![i]"):
@@ -71,7 +71,7 @@ def test_a_code_span_holds_any_text_on_one_line(text: str) -> None:
 
 @given(st.text())
 def test_any_text_makes_a_document_and_a_command(text: str) -> None:
-    gate = judge([Outcome(contest=contest("a"), problem=LaunchError(text))], POLICY)
+    gate = judge([JobOutcome(job=gate_job("a"), problem=LaunchError(text))], POLICY)
     assert len(ElementTree.fromstring(junit(gate)).findall(".//error")) == 1
     (command,) = workflow_commands(gate)
     assert len(command.splitlines()) == 1
@@ -79,7 +79,7 @@ def test_any_text_makes_a_document_and_a_command(text: str) -> None:
 
 def test_an_undecided_duel_that_may_pass_is_skipped_and_warned_of() -> None:
     policy = Policy(source="p", scenarios=("a",), limits={"a": Limits()}, undecided="pass")
-    gate = judge([Outcome(contest=contest(), comparison=comparison([0.20, -0.15, 0.18, -0.1]))], policy)
+    gate = judge([JobOutcome(job=gate_job(), comparison=comparison([0.20, -0.15, 0.18, -0.1]))], policy)
     assert ElementTree.fromstring(junit(gate)).attrib["skipped"] == "1"
     assert workflow_commands(gate)[0].startswith("::warning ")
     assert "the policy lets it pass" in markdown(gate, PAGES)

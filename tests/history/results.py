@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.environment import Environment
 from harness.store import (
+    SIDES,
     DuelRangeRecord,
     DuelRecord,
     Duels,
@@ -16,7 +17,6 @@ from harness.store import (
     PairRecord,
     RangeRecord,
     RunRecord,
-    SideName,
     StepRecord,
     Store,
 )
@@ -32,7 +32,6 @@ ENVIRONMENT = Environment(
     versions={"torch": "2.13.0"},
 )
 OTHER_MACHINE = replace(ENVIRONMENT, cpu_model="Other CPU")
-SIDES: tuple[SideName, SideName] = ("base", "head")
 RULE = {
     "looks": [4, 6, 8, 10],
     "alpha": 0.01,

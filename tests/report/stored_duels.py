@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.comparison import Comparison, compare_stored
-from harness.comparison.evidence import Evidence, gather
+from harness.comparison.rows import DuelRows, duel_rows
 from harness.environment import Environment
-from harness.store import DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName, Store
+from harness.store import SIDES, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName, Store
 
 MS = 1_000_000
-SIDES: tuple[SideName, SideName] = ("base", "head")
 LEAVES: Mapping[str, float] = {
     # path below the step: own time in ms
     "train_mode_enter": 0.4,
@@ -46,7 +45,7 @@ ENVIRONMENT = Environment(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class DuelSpec:
     """What to generate. `changes` are head's own times in ms by path; `None` is a range that head does not have."""
 
     seed: int = 7
@@ -91,19 +90,19 @@ class Made:
     """Other names for the paths' last components, for hostile ones."""
 
 
-def comparison_of(folder: Path, made: Made) -> tuple[Comparison, Evidence]:
+def comparison_of(folder: Path, made: DuelSpec) -> tuple[Comparison, DuelRows]:
     """Store the duel in `folder` and return what is computed from it."""
     with Store(folder / "results.db") as store:
         duels = Duels(store)
         store_duel(duels, made)
         comparison = compare_stored(duels, DUEL_ID)
-        return comparison, gather(duels, comparison, folder)
+        return comparison, duel_rows(duels, comparison, folder)
 
 
 DUEL_ID = "20260901-120000-000-abcdef"
 
 
-def store_duel(duels: Duels, made: Made) -> None:
+def store_duel(duels: Duels, made: DuelSpec) -> None:
     """Write the duel that `made` describes."""
     chance = random.Random(made.seed)
     duels.add(_record(made), ENVIRONMENT)
@@ -134,7 +133,7 @@ def store_duel(duels: Duels, made: Made) -> None:
         duels.add_pair(DUEL_ID, record, steps, ranges)
 
 
-def _record(made: Made) -> DuelRecord:
+def _record(made: DuelSpec) -> DuelRecord:
     return DuelRecord(
         id=DUEL_ID,
         kind="compare",
@@ -178,7 +177,7 @@ def _launch() -> dict[str, Any]:
     return {"pids": [1, 2], "device": "cpu", "engine": engine, "clean_exit": True}
 
 
-def _own_times(made: Made, side: SideName) -> dict[str, float]:
+def _own_times(made: DuelSpec, side: SideName) -> dict[str, float]:
     own = dict(LEAVES)
     if side == "head":
         changed = {**own, **made.changes}
@@ -186,11 +185,11 @@ def _own_times(made: Made, side: SideName) -> dict[str, float]:
     return {_path(made, path): ms for path, ms in own.items()}
 
 
-def _path(made: Made, path: str) -> str:
+def _path(made: DuelSpec, path: str) -> str:
     return "/".join(["step", *(made.renamed.get(name, name) for name in path.split("/"))])
 
 
-def _launch_pair(chance: random.Random, made: Made, pair: int) -> Iterator[tuple[DuelStepRecord, dict[str, int]]]:
+def _launch_pair(chance: random.Random, made: DuelSpec, pair: int) -> Iterator[tuple[DuelStepRecord, dict[str, int]]]:
     """Steps of both sides in turn with the own times of their ranges in ns; both share the machine's slow noise."""
     luck = {side: 1 + chance.gauss(0, 0.004) for side in SIDES}
     own = {side: _own_times(made, side) for side in SIDES}
@@ -211,7 +210,7 @@ def _launch_pair(chance: random.Random, made: Made, pair: int) -> Iterator[tuple
 
 
 def _step(
-    made: Made, pair: int, side: SideName, sequence: int, rank: int, slot: int, began_ns: int, duration_ns: int
+    made: DuelSpec, pair: int, side: SideName, sequence: int, rank: int, slot: int, began_ns: int, duration_ns: int
 ) -> DuelStepRecord:
     parted = side == "head" and made.part_at is not None and sequence >= made.part_at
     return DuelStepRecord(
@@ -245,4 +244,4 @@ def _ranges(step: DuelStepRecord, own: Mapping[str, int]) -> Iterator[DuelRangeR
         )
 
 
-SAME = replace(Made(), changes={}, base_only=())
+SAME = replace(DuelSpec(), changes={}, base_only=())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, NO_CHROMIUM, Browser
 from markup import COMPARISON_SECTIONS
-from stored_duels import Made, comparison_of
+from stored_duels import DuelSpec, comparison_of
 from test_hostile_names import HOSTILE
 from test_other_pages import exported
 
@@ -37,7 +37,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    page = render_comparison(*comparison_of(folder, Made(pairs=4, steps=12)))
+    page = render_comparison(*comparison_of(folder, DuelSpec(pairs=4, steps=12)))
     write_report(folder / "report.html", page)
     return folder / "report.html"
 

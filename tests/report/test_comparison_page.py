@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from markup import COMPARISON_SECTIONS, check_page
-from stored_duels import DUEL_ID, SAME, Made, comparison_of, store_duel
+from stored_duels import DUEL_ID, SAME, DuelSpec, comparison_of, store_duel
 
 from harness.comparison import Comparison, compare_stored
-from harness.comparison.evidence import Evidence, gather
+from harness.comparison.rows import DuelRows, duel_rows
 from harness.report import render_comparison
 from harness.store import Duels, Store
 from harness.subject.commits import Commit, CommitRange
@@ -24,16 +24,16 @@ COMMITS = CommitRange(commits=(Commit(revision="ab" * 20, subject="Clone the sta
 
 
 @cache
-def made(duel: str) -> tuple[Comparison, Evidence]:
+def made(duel: str) -> tuple[Comparison, DuelRows]:
     """Duels of each verdict, made once."""
     kinds = {
-        "slower": Made(),
-        "faster": Made(changes={"train_mode_enter/gc.collect": None}),
+        "slower": DuelSpec(),
+        "faster": DuelSpec(changes={"train_mode_enter/gc.collect": None}),
         "same": SAME,
         "undecided": replace(SAME, pairs=3),
-        "invalid": Made(part_at=9),
-        "untraced": Made(traced=False),
-        "one_rank": Made(ranks=1, pairs=4, steps=8),
+        "invalid": DuelSpec(part_at=9),
+        "untraced": DuelSpec(traced=False),
+        "one_rank": DuelSpec(ranks=1, pairs=4, steps=8),
     }
     with TemporaryDirectory() as folder:
         return comparison_of(Path(folder), kinds[duel])
@@ -65,7 +65,7 @@ def test_the_first_screen_says_what_a_reader_of_ten_seconds_needs() -> None:
     assert "losses identical over 198 steps" in lead  # 6 pairs of 3 + 30 steps
     assert "load_fsdp_model_to_gpu" in lead
     assert "working tree" in lead
-    assert "told before measuring: ≥ 2.1 %" in lead
+    assert "forecast before measuring: ≥ 2.1 %" in lead
 
 
 def test_the_parts_in_the_table_are_those_of_the_comparison_and_add_up() -> None:
@@ -155,8 +155,8 @@ def test_findings_commits_and_limits_are_told_where_they_are_known() -> None:
 
 
 def test_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
-    one = render_comparison(*comparison_of(tmp_path / "a", Made(pairs=4, steps=8)), COMMITS)
-    two = render_comparison(*comparison_of(tmp_path / "b", Made(pairs=4, steps=8)), COMMITS)
+    one = render_comparison(*comparison_of(tmp_path / "a", DuelSpec(pairs=4, steps=8)), COMMITS)
+    two = render_comparison(*comparison_of(tmp_path / "b", DuelSpec(pairs=4, steps=8)), COMMITS)
     assert one == two
     assert str(tmp_path) not in one
 
@@ -164,9 +164,9 @@ def test_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
 def test_a_duel_without_any_pair_still_makes_a_page(tmp_path: Path) -> None:
     with Store(tmp_path / "results.db") as store:
         duels = Duels(store)
-        store_duel(duels, Made(pairs=0))
+        store_duel(duels, DuelSpec(pairs=0))
         comparison = compare_stored(duels, DUEL_ID)
-        page = render_comparison(comparison, gather(duels, comparison, tmp_path))
+        page = render_comparison(comparison, duel_rows(duels, comparison, tmp_path))
     root = check_page(page)
     assert "No launch pair was completed." in root.by_id("pairs").text
     assert "There is no step to split." in root.by_id("attribution").text
@@ -175,6 +175,6 @@ def test_a_duel_without_any_pair_still_makes_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_pairs_of_a_hundred_steps_on_eight_ranks_stay_below_two_megabytes(tmp_path: Path) -> None:
-    page = render_comparison(*comparison_of(tmp_path, Made(pairs=10, steps=100, ranks=8)))
+    page = render_comparison(*comparison_of(tmp_path, DuelSpec(pairs=10, steps=100, ranks=8)))
     assert len(page.encode()) < 2_000_000
     check_page(page)

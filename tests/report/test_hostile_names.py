@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from markup import check_page
-from stored_duels import Made, comparison_of
+from stored_duels import DuelSpec, comparison_of
 
 from harness.analysis.findings.finding import Evidence as FindingEvidence
 from harness.analysis.findings.finding import EvidenceRow, Finding
-from harness.comparison.evidence import TreeRange
+from harness.comparison.rows import TreeRange
 from harness.report import render_comparison
 from harness.report.page import Page, Section, draw
 from harness.report.sections import attribution, findings, gpu, headline, range_trees, ranges, reproduce
@@ -65,7 +65,7 @@ def test_a_duel_with_this_name_everywhere(name: str, tmp_path: Path) -> None:
         "collector": stored,
         "versions": {stored: stored},
     }
-    made = Made(
+    made = DuelSpec(
         pairs=4,
         steps=3,
         ranks=1,

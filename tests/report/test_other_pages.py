@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 from markup import check_page
-from stored_duels import MS, SIDES, Made, comparison_of
+from stored_duels import MS, DuelSpec, comparison_of
 
 from harness.analysis.analyze import analyze
 from harness.analysis.difference import diff_traces
@@ -23,7 +23,7 @@ from harness.report import (
     write_index,
     write_report,
 )
-from harness.store import RunRecord, StepRecord
+from harness.store import SIDES, RunRecord, StepRecord
 from harness.trace.reader import read_trace
 
 EXPORTS = Path(__file__).resolve().parents[3] / "shared" / "nsys-exports"
@@ -194,7 +194,7 @@ def test_without_steps_each_rank_has_a_row_with_its_communication() -> None:
 
 
 def test_both_sides_of_a_duel_are_set_beside_each_other(tmp_path: Path) -> None:
-    comparison, evidence = comparison_of(tmp_path, Made(pairs=4, steps=4, ranks=1))
+    comparison, evidence = comparison_of(tmp_path, DuelSpec(pairs=4, steps=4, ranks=1))
     analyses = {side: analyze(read_trace(exported(f"torchrun_2rank_{side}_2026.2.sqlite"))) for side in SIDES}
     root = check_page(render_comparison(comparison, replace(evidence, analyses=analyses)))
     rules = {side: {finding.rule for finding in found.findings} for side, found in analyses.items()}
@@ -223,7 +223,7 @@ def test_a_difference_of_traces_gives_no_verdict() -> None:
 
 def test_the_index_lists_reports_and_nothing_else(tmp_path: Path) -> None:
     assert "No report lies here yet" in write_index(tmp_path).read_text(encoding="utf-8")
-    comparison, evidence = comparison_of(tmp_path, Made(pairs=4, steps=2, ranks=1, scenario="<b>odd"))
+    comparison, evidence = comparison_of(tmp_path, DuelSpec(pairs=4, steps=2, ranks=1, scenario="<b>odd"))
     write_report(tmp_path / "a b.html", render_comparison(comparison, evidence))
     write_report(tmp_path / "below" / "bench.html", render_bench(launch()))
     (tmp_path / "foreign.html").write_text("<title>not ours</title>", encoding="utf-8")

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stored_duels import SAME, Made, comparison_of
+from stored_duels import SAME, DuelSpec, comparison_of
 
 from harness.cli import output
 from harness.cli.compare_table import print_comparison
 from harness.cli.duel_progress import TerminalProgress
 from harness.comparison import Comparison, RangePart
-from harness.duel import Sight
+from harness.duel import DetectableEffect
 from harness.stats.sequential import Rule
 
-PAIRED_TWICE = replace(Made(), pairs=2, steps=6, ranks=1)
+PAIRED_TWICE = replace(DuelSpec(), pairs=2, steps=6, ranks=1)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def printed(comparison: Comparison, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def with_rule(folder: Path, made: Made, looks: tuple[int, ...]) -> Comparison:
+def with_rule(folder: Path, made: DuelSpec, looks: tuple[int, ...]) -> Comparison:
     """The stored duel as another rule judges it."""
     from harness.comparison import compare_stored
     from harness.store import Duels, Store
@@ -57,27 +57,27 @@ def test_two_pairs_see_nothing_useful_and_say_how_many_are_needed(
     out = printed(comparison, capsys)
     assert re.search(r"UNDECIDED .* 2 pairs x 6 steps", out)
     if effect >= 1:
-        assert "(can see nothing useful)" in out
-    assert "can see nothing useful: make 3 at least (--pairs)" in " ".join(out.split())
+        assert "(detectable > 100 %)" in out
+    assert "can detect no slowdown below 100 %: make 3 at least (--pairs)" in " ".join(out.split())
     assert "--pairs 3" not in out, "no number from a scatter that is not known"
 
 
-@pytest.mark.parametrize("effect", [1.0, 2.5, 597098.36])
-def test_an_absurd_figure_is_told_in_words(effect: float, capsys: pytest.CaptureFixture[str]) -> None:
-    sight = Sight(first_look=effect, last_look=effect, pairs_needed=3, source="the warm-up")
-    TerminalProgress().told(sight, 2, 2, 0.02, 8)
+@pytest.mark.parametrize("least", [1.0, 2.5, 597098.36])
+def test_an_absurd_figure_is_told_in_words(least: float, capsys: pytest.CaptureFixture[str]) -> None:
+    effect = DetectableEffect(first_look=least, last_look=least, pairs_needed=3, source="the warm-up")
+    TerminalProgress().forecast(effect, 2, 2, 0.02, 8)
     said = capsys.readouterr().err
-    assert "8 steps a launch: can see nothing useful with 2 launch pairs (from the warm-up)\n" in said
+    assert "8 steps a launch: detectable > 100 % with 2 launch pairs (from the warm-up)\n" in said
     assert "to see the margin of 2.0 % would take about 3 pairs (--pairs 3)" in said
-    assert said.count("nothing useful") == 1, "one look is told once"
+    assert said.count("> 100 %") == 1, "one look is told once"
 
 
 def test_what_two_looks_can_see(capsys: pytest.CaptureFixture[str]) -> None:
-    sight = Sight(first_look=0.031, last_look=0.012, pairs_needed=7, source="12 same-code duels")
-    TerminalProgress().told(sight, 4, 10, 0.02, 8)
+    effect = DetectableEffect(first_look=0.031, last_look=0.012, pairs_needed=7, source="12 same-code duels")
+    TerminalProgress().forecast(effect, 4, 10, 0.02, 8)
     said = capsys.readouterr().err
     assert said == (
-        "8 steps a launch: can see ≥ 3.1 % with 4 launch pairs, ≥ 1.2 % with 10 (from 12 same-code duels)\n"
+        "8 steps a launch: detectable ≥ 3.1 % with 4 launch pairs, ≥ 1.2 % with 10 (from 12 same-code duels)\n"
     )
 
 
@@ -91,7 +91,7 @@ def test_nothing_to_resume_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_running_interval_names_its_level_and_the_verdicts_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    comparison, _ = comparison_of(tmp_path, Made())
+    comparison, _ = comparison_of(tmp_path, DuelSpec())
     TerminalProgress().paired(comparison)
     assert re.search(r"so far \+\d+\.\d % \[\+\d+\.\d, \+\d+\.\d\] at 95 %", capsys.readouterr().err)
     assert "interval of 99.5 %" in " ".join(printed(comparison, capsys).split())

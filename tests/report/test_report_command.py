@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from markup import check_page
-from stored_duels import DUEL_ID, Made, comparison_of
+from stored_duels import DUEL_ID, DuelSpec, comparison_of
 
 import harness.store.database
 from harness.cli.__main__ import run
 
-MADE = Made(pairs=4, steps=4, ranks=1)
+MADE = DuelSpec(pairs=4, steps=4, ranks=1)
 
 
 @pytest.fixture

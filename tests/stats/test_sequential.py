@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from harness.errors import UsageError
-from harness.stats.history import VariancePrior
 from harness.stats.paired import PairDifference, Problem, UnusableError
 from harness.stats.sequential import (
     Look,
@@ -24,6 +23,7 @@ from harness.stats.sequential import (
     planned_looks,
     replay,
 )
+from harness.stats.variance_prior import VariancePrior
 
 log_ratios = st.lists(st.floats(-0.08, 0.08), min_size=2, max_size=12)
 

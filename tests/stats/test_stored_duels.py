@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from harness.stats.history import (
+from harness.stats.variance_prior import (
     MAX_LENT_DOF,
     Suspicion,
     VariancePrior,

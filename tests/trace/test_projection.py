@@ -18,7 +18,7 @@ from harness.trace.projection import (
     COPY_CLASSES,
     NONE,
     RULES,
-    Rule,
+    ProjectionRule,
     coverage,
     launching_calls,
     link,
@@ -84,7 +84,7 @@ def covered(intervals: list[tuple[int, int]]) -> int:
     return len({ns for start, end in intervals for ns in range(start, end)})
 
 
-def brute_force(trace: Trace, rule: Rule) -> dict[str, list[int]]:
+def brute_force(trace: Trace, rule: ProjectionRule) -> dict[str, list[int]]:
     """Every (range, operation) pair by the words of the rule."""
     ranges, api, ops = trace.ranges, trace.api, trace.operations
     calls = {
@@ -130,7 +130,7 @@ def brute_force(trace: Trace, rule: Rule) -> dict[str, list[int]]:
 
 @given(scenes(), st.sampled_from(RULES))
 @settings(max_examples=150)
-def test_inclusive_figures_follow_the_rule(trace: Trace, rule: Rule) -> None:
+def test_inclusive_figures_follow_the_rule(trace: Trace, rule: ProjectionRule) -> None:
     nesting = nest(trace.ranges)
     links = link(trace, nesting)
     projection = project(trace, nesting, links, rule)
@@ -142,7 +142,7 @@ def test_inclusive_figures_follow_the_rule(trace: Trace, rule: Rule) -> None:
 
 @given(scenes(), st.sampled_from(RULES))
 @settings(max_examples=150)
-def test_each_operation_has_one_owner_if_any(trace: Trace, rule: Rule) -> None:
+def test_each_operation_has_one_owner_if_any(trace: Trace, rule: ProjectionRule) -> None:
     ranges, api, operations = trace.ranges, trace.api, trace.operations
     nesting = nest(ranges)
     links = link(trace, nesting)

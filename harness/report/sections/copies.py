@@ -30,19 +30,19 @@ NOTE: Final = (
 
 def section(ranges: Sequence[PathTotal]) -> Section:
     """Return the copies of `ranges`, which are in tree order."""
-    told = innermost_copies(ranges)
+    chosen = innermost_copies(ranges)
     columns = [
         Column(title="Range", kind="path"),
         Column(title="Direction", kind="name"),
         Column(title="Host memory", kind="name"),
         *numbers("Bytes", "ms", "GB/s"),
     ]
-    rows = [_row(total, copy) for total, copy in told[:MOST_ROWS]]
+    rows = [_row(total, copy) for total, copy in chosen[:MOST_ROWS]]
     html = draw(
         TEMPLATE,
         note=NOTE,
         table=table("Copies by range", columns, rows) if rows else None,
-        left_out=f"{len(told) - MOST_ROWS:,}" if len(told) > MOST_ROWS else "",
+        left_out=f"{len(chosen) - MOST_ROWS:,}" if len(chosen) > MOST_ROWS else "",
     )
     return Section(anchor="copies", title="Copies by range", html=html)
 

@@ -8,12 +8,12 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.comparison import Comparison
-from harness.gate import sight_text
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
 from harness.report.tables import Column, Row, facts, numbers, table
 from harness.stats.sequential import Look
+from harness.verdict import detectable_text
 
 TEMPLATE: Final = """
 <ol class="rule">
@@ -108,7 +108,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     duel, verdict, work = comparison.duel, comparison.verdict, comparison.same_work
     first, whole = sum(pair.base_first for pair in comparison.pairs), sum(pair.steps for pair in comparison.pairs)
     turns = "launches in turn (blocks)" if duel.interleave == "blocks" else "steps in turn, a coin for each step pair"
-    told = "nothing" if duel.detectable_effect is None else f"{sight_text(duel.detectable_effect)} at the first look"
+    forecast = "none" if duel.detectable_effect is None else f"{detectable_text(duel.detectable_effect)} at look 1"
     pairs = figures.plural(len(comparison.pairs), "pair")
     largest = "none" if work.max_abs_diff is None else f"{work.max_abs_diff:g}"
     return [
@@ -118,7 +118,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("launches", f"{pairs} of {duel.steps or 0} steps after {duel.warmup_steps} of warm-up"),
         ("ranks of both sides", comparison.placement),
         ("collector while timing", duel.collector),
-        ("told before measuring", told),
+        ("forecast before measuring", forecast),
         ("losses", f"{work.steps_compared} compared, tolerance {work.tolerance:g}, largest difference {largest}"),
         ("ended", duel.status + (f": {duel.reason}" if duel.reason else "")),
         ("duel", f"{duel.id}, scenario hash {duel.scenario_hash}"),

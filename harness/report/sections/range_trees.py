@@ -12,7 +12,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from harness.comparison.evidence import TreeRange
+from harness.comparison.rows import TreeRange
 from harness.metrics import count_text, milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.comparison import Comparison, RangePart, SameWork
-from harness.gate import USELESS_EFFECT, Reason, State, Verdict, sight_text
 from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
+from harness.verdict import USELESS_EFFECT, Reason, State, Verdict, detectable_text
 
 MOST_MOVED: Final = 3
 INVALID: Final = {
@@ -201,8 +201,8 @@ def _moved_note(comparison: Comparison, moved: Sequence[RangePart]) -> str:
 
 def _work(work: SameWork) -> dict[str, str]:
     steps = figures.plural(work.steps_compared, "step")
-    if work.parting is not None:
-        return {"answer": "No", "role": "invalid", "detail": work.parting.detail}
+    if work.first_difference is not None:
+        return {"answer": "No", "role": "invalid", "detail": work.first_difference.detail}
     if not work.steps_compared:
         return {"answer": "Unknown", "role": "undecided", "detail": "there are no losses to compare"}
     if not work.max_abs_diff:
@@ -212,12 +212,16 @@ def _work(work: SameWork) -> dict[str, str]:
 
 
 def _seen(comparison: Comparison) -> dict[str, str]:
-    verdict, told = comparison.verdict, comparison.duel.detectable_effect
-    before = f"told before measuring: {sight_text(told)}" if told is not None else "nothing was told before measuring"
+    verdict, forecast = comparison.verdict, comparison.duel.detectable_effect
+    before = (
+        f"forecast before measuring: {detectable_text(forecast)}"
+        if forecast is not None
+        else "no forecast before measuring"
+    )
     if verdict.detectable_effect is None:
-        return {"value": "nothing yet" if told is None else sight_text(told), "detail": before}
+        return {"value": "none yet" if forecast is None else detectable_text(forecast), "detail": before}
     seen = "slowdowns, four times in five; " if verdict.detectable_effect < USELESS_EFFECT else ""
-    return {"value": sight_text(verdict.detectable_effect), "detail": f"{seen}{before}"}
+    return {"value": detectable_text(verdict.detectable_effect), "detail": f"{seen}{before}"}
 
 
 def _memory_detail(comparison: Comparison) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.gating.decision import GateResult, Judgement, Result
+from harness.gate.decision import GateResult, Judgement, Result
 from harness.visible import shortened
 
 MOST_NAMED = 3
@@ -16,7 +16,7 @@ def workflow_commands(gate: GateResult) -> list[str]:
 
 def _annotation(judgement: Judgement) -> str:
     level = "error" if judgement.counts else "notice" if judgement.result is Result.PASS else "warning"
-    title = f"Stepduel: {judgement.result}: {judgement.contest.name}"
+    title = f"Stepduel: {judgement.result}: {judgement.job.name}"
     return f"::{level} title={_property(title)}::{_data(shortened(_message(judgement), 1000))}"
 
 

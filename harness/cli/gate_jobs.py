@@ -14,9 +14,9 @@ from harness.cli.output import clean, stderr_console
 from harness.cli.subject_options import subject_cache, warn_of_mismatches
 from harness.environment import read_environment
 from harness.errors import UsageError, closest
-from harness.gating import Contest, GateResult, Policy, check_machine, judge, run_contests
-from harness.gating.contest import Against, max_slowdown
-from harness.gating.reports import remove_old
+from harness.gate import GateJob, GateResult, Policy, check_machine, judge, run_jobs
+from harness.gate.jobs import Against, max_slowdown
+from harness.gate.reports import remove_old
 from harness.scenario import load_scenario
 from harness.store import RESULTS, Baselines, Store, check_writable
 from harness.subject import SubjectCache, prepare_engine
@@ -26,7 +26,7 @@ SHORT_HASH = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class GateRequest:
     """What the gate was asked for beside its policy."""
 
     policy: Policy
@@ -43,31 +43,29 @@ class Request:
     reports: Path
 
 
-def run_gate(request: Request) -> GateResult:
+def run_gate(request: GateRequest) -> GateResult:
     """Run every duel that the policy asks for. UsageError before the first one where something does not fit."""
     policy = request.policy
     remark = check_machine(policy, read_environment())
     if remark:
         _say(remark)
     with subject_cache() as cache:
-        contests = list(_contests(request, cache))
+        jobs = list(_jobs(request, cache))
         remove_old(request.reports)
         with TerminalProgress() as progress:
-            outcomes = run_contests(
-                contests, progress, budget_s=policy.budget_s, resume=request.resume, started=_announce
-            )
+            outcomes = run_jobs(jobs, progress, budget_s=policy.budget_s, resume=request.resume, started=_announce)
     return judge(outcomes, policy)
 
 
-def _contests(request: Request, cache: SubjectCache) -> Iterator[Contest]:
+def _jobs(request: GateRequest, cache: SubjectCache) -> Iterator[GateJob]:
     """Every duel of the gate. α is shared evenly while they run; Holm's correction at the end gives some of it back."""
     opponents = list(_opponents(request))
     alpha = request.policy.alpha / len(opponents)
     for scenario, against, base in opponents:
-        yield _contest(request, scenario, against, base, alpha, cache)
+        yield _job(request, scenario, against, base, alpha, cache)
 
 
-def _opponents(request: Request) -> Iterator[tuple[str, Against, str]]:
+def _opponents(request: GateRequest) -> Iterator[tuple[str, Against, str]]:
     """Yield (scenario, which kind of base, its revision)."""
     policy = request.policy
     base = policy.base or merge_base(request.repo)[:SHORT_HASH]
@@ -78,7 +76,7 @@ def _opponents(request: Request) -> Iterator[tuple[str, Against, str]]:
             yield scenario, "baseline", _pinned(scenario, request)
 
 
-def _chosen(request: Request) -> tuple[str, ...]:
+def _chosen(request: GateRequest) -> tuple[str, ...]:
     known = request.policy.scenarios
     for name in request.names:
         if name not in known:
@@ -89,7 +87,7 @@ def _chosen(request: Request) -> tuple[str, ...]:
     return tuple(name for name in known if not request.names or name in request.names)
 
 
-def _pinned(scenario: str, request: Request) -> str:
+def _pinned(scenario: str, request: GateRequest) -> str:
     with Store(request.reports / RESULTS) as store:
         baseline = Baselines(store).of(load_scenario(scenario).name)
     if baseline is None:
@@ -100,9 +98,9 @@ def _pinned(scenario: str, request: Request) -> str:
     return baseline.revision[:SHORT_HASH]
 
 
-def _contest(
-    request: Request, scenario: str, against: Against, base: str, alpha: float, cache: SubjectCache
-) -> Contest:
+def _job(
+    request: GateRequest, scenario: str, against: Against, base: str, alpha: float, cache: SubjectCache
+) -> GateJob:
     policy, limits = request.policy, request.policy.limits[scenario]
     limit = max_slowdown(limits, against)
     # Both thresholds of the rule are the limit: `slower` is a regression, `same` surely none.
@@ -135,7 +133,7 @@ def _contest(
         base, request.head, engine, request.repo, cache, request.base_overrides, request.head_overrides
     )
     warn_of_mismatches(*sides.subjects)
-    return Contest(
+    return GateJob(
         scenario=scenario,
         against=against,
         max_slowdown=limit,
@@ -151,9 +149,9 @@ def _contest(
     )
 
 
-def _announce(contest: Contest) -> None:
-    plan = contest.plan
-    _say(f"{contest.name}: base {plan.base.subject.name}, head {plan.head.subject.name}", "bold")
+def _announce(job: GateJob) -> None:
+    plan = job.plan
+    _say(f"{job.name}: base {plan.base.subject.name}, head {plan.head.subject.name}", "bold")
 
 
 def _say(text: str, style: str = "") -> None:

@@ -15,12 +15,12 @@ from typing import Final
 
 from harness.comparison import Comparison, RangePart
 from harness.errors import LaunchError
-from harness.gate import Reason, State
-from harness.gating.contest import Contest, Outcome
-from harness.gating.policy import Policy
+from harness.gate.jobs import GateJob, JobOutcome
+from harness.gate.policy import Policy
 from harness.metrics import bytes_text, percent
 from harness.stats.multiple import holm
 from harness.stats.paired import memory_change
+from harness.verdict import Reason, State
 
 
 class Result(StrEnum):
@@ -62,7 +62,7 @@ _WORST_FIRST: Final = (
 class Judgement:
     """One duel of the gate, what it means, and why in a line for people."""
 
-    contest: Contest
+    job: GateJob
     comparison: Comparison | None
     result: Result
     counts: bool
@@ -95,7 +95,7 @@ class GateResult:
     @property
     def line(self) -> str:
         """The answer in one line: `REGRESSION: 1 of 2 duels (smoke)`."""
-        named = [judgement.contest.name for judgement in self.judgements if judgement.result is self.result]
+        named = [judgement.job.name for judgement in self.judgements if judgement.result is self.result]
         whole = len(self.judgements)
         if self.result is Result.PASS:
             open_ = whole - len(named)
@@ -110,7 +110,7 @@ def change(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
-def judge(outcomes: Sequence[Outcome], policy: Policy) -> GateResult:
+def judge(outcomes: Sequence[JobOutcome], policy: Policy) -> GateResult:
     """Return what the outcomes of all duels of a gate mean under its policy."""
     adjusted = holm([_p_slower(outcome.comparison) for outcome in outcomes])
     return GateResult(
@@ -126,19 +126,17 @@ def _p_slower(comparison: Comparison | None) -> float:
     return comparison.verdict.p if comparison.verdict.ratio > 1 else 1.0
 
 
-def _judgement(outcome: Outcome, adjusted_p: float, policy: Policy) -> Judgement:
-    contest, comparison = outcome.contest, outcome.comparison
+def _judgement(outcome: JobOutcome, adjusted_p: float, policy: Policy) -> Judgement:
+    job, comparison = outcome.job, outcome.comparison
     if outcome.problem is not None or comparison is None:
         result = _of_problem(outcome.problem)
         detail = str(outcome.problem) or "interrupted"
-        return Judgement(
-            contest=contest, comparison=comparison, result=result, counts=True, detail=detail, adjusted_p=None
-        )
-    result, detail = _decided(contest, comparison, adjusted_p, policy)
+        return Judgement(job=job, comparison=comparison, result=result, counts=True, detail=detail, adjusted_p=None)
+    result, detail = _decided(job, comparison, adjusted_p, policy)
     tested = comparison.verdict.p is not None
     grown = [part for part in comparison.moved if part.delta_ns > 0]
     return Judgement(
-        contest=contest,
+        job=job,
         comparison=comparison,
         result=result,
         counts=result is not Result.PASS and not (result is Result.UNDECIDED and policy.undecided == "pass"),
@@ -154,33 +152,33 @@ def _of_problem(problem: BaseException | None) -> Result:
     return Result.INTERRUPTED if isinstance(problem, KeyboardInterrupt) else Result.ERROR
 
 
-def _decided(contest: Contest, comparison: Comparison, adjusted_p: float, policy: Policy) -> tuple[Result, str]:
+def _decided(job: GateJob, comparison: Comparison, adjusted_p: float, policy: Policy) -> tuple[Result, str]:
     verdict = comparison.verdict
     if verdict.state is State.INVALID:
         return Result.INVALID, f"{verdict.reason.value}: {verdict.detail}"
-    memory = _memory_problem(contest, comparison)
+    memory = _memory_problem(job, comparison)
     if memory is not None:
         return Result.REGRESSION, memory
     last = verdict.looks[-1] if verdict.looks else None
     if last is None or verdict.ratio is None:
         return Result.UNDECIDED, verdict.next_step or "too few launch pairs for a first look"
     if last.mean >= last.smallest_effect and adjusted_p <= policy.alpha:
-        return Result.REGRESSION, f"{change(verdict.ratio)}, limit {percent(contest.max_slowdown)}"
+        return Result.REGRESSION, f"{change(verdict.ratio)}, limit {percent(job.max_slowdown)}"
     # The rule's own `same` and `faster` are passes; so is a head that is surely not slower, whatever else it may be.
     if verdict.state in (State.SAME, State.FASTER) or last.pass_high < last.margin:
         most = change(math.exp(last.pass_high))
         how = "not slower" if verdict.state is State.UNDECIDED else verdict.state.value
-        return Result.PASS, f"{how}, at most {most}, limit {percent(contest.max_slowdown)}"
+        return Result.PASS, f"{how}, at most {most}, limit {percent(job.max_slowdown)}"
     if verdict.reason is Reason.MORE_PAIRS:
         return Result.UNDECIDED, f"time ran out: {verdict.next_step}"
     return Result.UNDECIDED, verdict.next_step or "significant alone, but not among so many duels"
 
 
-def _memory_problem(contest: Contest, comparison: Comparison) -> str | None:
+def _memory_problem(job: GateJob, comparison: Comparison) -> str | None:
     memory = comparison.memory
     if memory is None:
         return None
-    growth = contest.max_memory_growth
+    growth = job.max_memory_growth
     change = memory_change(memory.base_peak_bytes, memory.head_peak_bytes, max_growth=growth)
     if not change.exceeded:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from harness.comparison import Comparison
-from harness.gating.decision import GateResult, Judgement, Result, change
+from harness.gate.decision import GateResult, Judgement, Result, change
 from harness.metrics import bytes_text, milliseconds, percent
 from harness.names import PATH_SEPARATOR, STEP
 from harness.report.figures import signed_ms
@@ -49,12 +49,12 @@ def _mark(result: Result) -> str:
 
 
 def _row(judgement: Judgement) -> Iterable[str]:
-    comparison, contest = judgement.comparison, judgement.contest
-    yield code(contest.name)
+    comparison, job = judgement.comparison, judgement.job
+    yield code(job.name)
     yield f"{_mark(judgement.result)} {judgement.result}" + _allowed(judgement)
     yield "" if comparison is None else _step_time(comparison)
     yield "" if comparison is None or comparison.verdict.ratio is None else _change(comparison)
-    yield percent(contest.max_slowdown)
+    yield percent(job.max_slowdown)
     yield "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}"
     yield "" if comparison is None else _memory(comparison)
 
@@ -83,7 +83,7 @@ def _memory(comparison: Comparison) -> str:
 
 def _details(judgement: Judgement, pages: Mapping[str, str]) -> Iterable[str]:
     comparison = judgement.comparison
-    yield f"### {code(judgement.contest.name)}: {judgement.result}"
+    yield f"### {code(judgement.job.name)}: {judgement.result}"
     yield ""
     yield code(judgement.detail, 600)
     if comparison is None:
@@ -117,8 +117,8 @@ def _ranges(comparison: Comparison) -> Iterable[str]:
 
 def _work(comparison: Comparison) -> str:
     work = comparison.same_work
-    if work.parting is not None:
-        return f"**Not the same work**: {code(work.parting.detail)}."
+    if work.first_difference is not None:
+        return f"**Not the same work**: {code(work.first_difference.detail)}."
     if not work.steps_compared:
         return "Same work: the engine reports no losses to compare."
     return f"Same work: losses agree over {work.steps_compared} steps (tolerance {work.tolerance:g})."

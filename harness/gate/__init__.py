@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from harness.gating.contest import Contest, Outcome, check_machine, run_contests
-from harness.gating.decision import GateResult, Judgement, Result, judge
-from harness.gating.policy import Limits, Policy, find_policy, read_policy
+from harness.gate.decision import GateResult, Judgement, Result, judge
+from harness.gate.jobs import GateJob, JobOutcome, check_machine, run_jobs
+from harness.gate.policy import Limits, Policy, find_policy, read_policy
 
 __all__ = [
-    "Contest",
+    "GateJob",
     "GateResult",
+    "JobOutcome",
     "Judgement",
     "Limits",
-    "Outcome",
     "Policy",
     "Result",
     "check_machine",
     "find_policy",
     "judge",
     "read_policy",
-    "run_contests",
+    "run_jobs",
 ]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stored_duels import DUEL_ID, Made, comparison_of, store_duel
+from stored_duels import DUEL_ID, DuelSpec, comparison_of, store_duel
 
 from harness.comparison import compare_stored
-from harness.comparison.evidence import gather, median_step, tree_of
+from harness.comparison.rows import duel_rows, median_step, tree_of
 from harness.store import DuelRangeRecord, Duels, DuelStepRecord, Store
 from harness.subject.commits import commits_between
 from harness.visible import shortened, visible
@@ -92,7 +92,7 @@ def test_ten_thousand_levels_are_no_recursion() -> None:
 
 
 def test_steps_and_trees_come_from_the_database_alone(tmp_path: Path) -> None:
-    comparison, evidence = comparison_of(tmp_path, Made(pairs=4, steps=5, ranks=2))
+    comparison, evidence = comparison_of(tmp_path, DuelSpec(pairs=4, steps=5, ranks=2))
     assert len(evidence.steps) == 4 * 2 * 2 * (3 + 5)
     assert evidence.analyses == {}
     for side in ("base", "head"):
@@ -109,8 +109,8 @@ def test_steps_and_trees_come_from_the_database_alone(tmp_path: Path) -> None:
 def test_an_untraced_duel_has_no_trees(tmp_path: Path) -> None:
     with Store(tmp_path / "results.db") as store:
         duels = Duels(store)
-        store_duel(duels, Made(pairs=2, steps=3, traced=False))
-        assert gather(duels, compare_stored(duels, DUEL_ID), tmp_path).trees == {}
+        store_duel(duels, DuelSpec(pairs=2, steps=3, traced=False))
+        assert duel_rows(duels, compare_stored(duels, DUEL_ID), tmp_path).trees == {}
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -166,7 +166,7 @@ def test_both_ends_of_a_long_name_are_kept() -> None:
 
 def test_only_the_ranges_of_the_slowest_ranks_are_read(tmp_path: Path) -> None:
     """Against a plain reading of all rows; two ranks that take equally long are told apart by their number."""
-    comparison_of(tmp_path, replace(Made(), pairs=2, steps=5, ranks=3))
+    comparison_of(tmp_path, replace(DuelSpec(), pairs=2, steps=5, ranks=3))
     with Store(tmp_path / "results.db") as store:
         store.db.execute("update duel_ranges set self_ns = 7, total_ns = 7 where sequence = 4")
         everything = list(store.db.query("select * from duel_ranges join range_paths on range_paths.id = path_id"))

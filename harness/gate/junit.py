@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from xml.etree import ElementTree
 
-from harness.gating.decision import GateResult, Judgement, Result
+from harness.gate.decision import GateResult, Judgement, Result
 from harness.visible import visible
 
 SUITE: Final = "stepduel gate"
@@ -32,12 +32,12 @@ def junit(gate: GateResult) -> str:
 
 
 def _case(judgement: Judgement) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", {"classname": "stepduel.gate", "name": visible(judgement.contest.name)})
+    case = ElementTree.Element("testcase", {"classname": "stepduel.gate", "name": visible(judgement.job.name)})
     message = {"message": visible(judgement.detail)}
     if judgement.result is not Result.PASS:
         kind = "skipped" if not judgement.counts else "failure" if judgement.result in _FAILURES else "error"
-        told = ElementTree.SubElement(case, kind, {**message, "type": judgement.result.value})
-        told.text = "\n".join(_evidence(judgement))
+        element = ElementTree.SubElement(case, kind, {**message, "type": judgement.result.value})
+        element.text = "\n".join(_evidence(judgement))
     out = ElementTree.SubElement(case, "system-out")
     out.text = "\n".join(_evidence(judgement))
     return case

@@ -9,10 +9,10 @@ from statistics import median_low
 
 import harness
 from harness.comparison import step_pairs_of
-from harness.duel.pacing import Known
-from harness.stats.history import estimate_prior
+from harness.duel.pacing import PooledPrior
 from harness.stats.noise import estimate_noise
 from harness.stats.paired import StepPairs, UnusableError, pair_difference, sample_variance
+from harness.stats.variance_prior import estimate_prior
 from harness.store import DuelRecord, Duels
 
 MOST_DUELS = 100
@@ -38,15 +38,15 @@ def same_code_duels(
     return [duel for duel in found if len(duel.pairs) > 1]
 
 
-def known_noise(found: Sequence[SameCodeDuel], steps: int | None = None) -> Known:
+def pooled_prior(found: Sequence[SameCodeDuel], steps: int | None = None) -> PooledPrior:
     """Return what same-code duels say about the noise; of comparable length only if `steps` is set."""
     usable = [duel for duel in found if steps is None or duel.steps <= FEWER_STEPS * steps]
     if not usable:
-        return Known()
+        return PooledPrior()
     variances = [sample_variance([pair_difference(pair).log_ratio for pair in duel.pairs]) for duel in usable]
     counts = [len(duel.pairs) for duel in usable]
     pooled = sum(v * (k - 1) for v, k in zip(variances, counts, strict=True)) / sum(k - 1 for k in counts)
-    return Known(
+    return PooledPrior(
         noise=estimate_noise([pair for duel in usable for pair in duel.pairs]),
         prior=estimate_prior(variances, counts),
         spread=math.sqrt(pooled),

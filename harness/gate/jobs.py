@@ -11,13 +11,13 @@ from harness.comparison import Comparison
 from harness.duel import DuelPlan, Progress, run_duel
 from harness.environment import Environment
 from harness.errors import StepduelError, UsageError
-from harness.gating.policy import Limits, Policy
+from harness.gate.policy import Limits, Policy
 
 Against = Literal["base", "baseline"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contest:
+class GateJob:
     """One duel of a gate: a scenario against the base, or against the pinned baseline that catches slow creep."""
 
     scenario: str
@@ -33,52 +33,52 @@ class Contest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What became of a contest: a comparison, or the problem that kept it from one."""
+class JobOutcome:
+    """What became of a job: a comparison, or the problem that kept it from one."""
 
-    contest: Contest
+    job: GateJob
     comparison: Comparison | None = None
     problem: BaseException | None = None
 
 
 def max_slowdown(limits: Limits, against: Against) -> float:
-    """Return the limit on step time that a contest is held to."""
+    """Return the limit on step time that a job is held to."""
     if against == "base":
         return limits.max_slowdown
     assert limits.max_creep is not None
     return limits.max_creep
 
 
-def run_contests(
-    contests: Sequence[Contest],
+def run_jobs(
+    jobs: Sequence[GateJob],
     progress: Progress,
     *,
     budget_s: float | None = None,
     resume: bool = False,
-    started: Callable[[Contest], None] = lambda _: None,
-) -> list[Outcome]:
-    """Run every contest. What is left of the budget is shared evenly by those still to come.
+    started: Callable[[GateJob], None] = lambda _: None,
+) -> list[JobOutcome]:
+    """Run every job. What is left of the budget is shared evenly by those still to come.
 
     Ctrl-C ends the one under way and leaves the others out; all outcomes are returned, so that reports can be written.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[JobOutcome] = []
     deadline = None if budget_s is None else time.monotonic() + budget_s
     interrupted: KeyboardInterrupt | None = None
-    for index, contest in enumerate(contests):
+    for index, job in enumerate(jobs):
         if interrupted is not None:
-            outcomes.append(Outcome(contest=contest, problem=interrupted))
+            outcomes.append(JobOutcome(job=job, problem=interrupted))
             continue
-        started(contest)
-        plan = contest.plan
+        started(job)
+        plan = job.plan
         if deadline is not None:
-            plan = replace(plan, budget_s=max(deadline - time.monotonic(), 1.0) / (len(contests) - index))
+            plan = replace(plan, budget_s=max(deadline - time.monotonic(), 1.0) / (len(jobs) - index))
         try:
-            outcomes.append(Outcome(contest=contest, comparison=run_duel(plan, progress, resume=resume)))
+            outcomes.append(JobOutcome(job=job, comparison=run_duel(plan, progress, resume=resume)))
         except KeyboardInterrupt as interrupt:
             interrupted = KeyboardInterrupt("interrupted")
-            outcomes.append(Outcome(contest=contest, problem=interrupt))
+            outcomes.append(JobOutcome(job=job, problem=interrupt))
         except StepduelError as problem:
-            outcomes.append(Outcome(contest=contest, problem=problem))
+            outcomes.append(JobOutcome(job=job, problem=problem))
     return outcomes
 
 

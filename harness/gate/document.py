@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from harness.comparison import document as comparison_document
-from harness.gating.decision import GateResult, Judgement
+from harness.gate.decision import GateResult, Judgement
 
 SCHEMA: Final = "stepduel/gate/1"
 
@@ -25,14 +25,14 @@ def document(gate: GateResult) -> dict[str, Any]:
 
 
 def _judgement(judgement: Judgement) -> dict[str, Any]:
-    contest, comparison = judgement.contest, judgement.comparison
+    job, comparison = judgement.job, judgement.comparison
     return {
-        "scenario": contest.scenario,
-        "against": contest.against,
+        "scenario": job.scenario,
+        "against": job.against,
         "result": judgement.result.value,
         "counts": judgement.counts,
         "detail": judgement.detail,
-        "limits": {"max_slowdown": contest.max_slowdown, "max_memory_growth": contest.max_memory_growth},
+        "limits": {"max_slowdown": job.max_slowdown, "max_memory_growth": job.max_memory_growth},
         "adjusted_p": judgement.adjusted_p,
         "grown_ranges": [part.path for part in judgement.grown],
         "comparison": None if comparison is None else comparison_document(comparison),

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.comparison import Comparison
-from harness.comparison.evidence import gather
+from harness.comparison.rows import duel_rows
 from harness.errors import UsageError
-from harness.gating.decision import GateResult
-from harness.gating.document import document
-from harness.gating.github import workflow_commands
-from harness.gating.junit import junit
-from harness.gating.markdown import markdown
+from harness.gate.decision import GateResult
+from harness.gate.document import document
+from harness.gate.github import workflow_commands
+from harness.gate.junit import junit
+from harness.gate.markdown import markdown
 from harness.report import render_comparison, write_index, write_report
 from harness.store import RESULTS, Duels, Store
 from harness.subject.commits import commits_between
@@ -91,7 +91,7 @@ def json_text(content: Mapping[str, Any]) -> str:
 def _page(comparison: Comparison, duels: Duels, reports: Path, repo: Path) -> str:
     base, head = comparison.base.revision, comparison.head.revision
     commits = commits_between(repo, base, head) if base and head else None
-    return render_comparison(comparison, gather(duels, comparison, reports), commits)
+    return render_comparison(comparison, duel_rows(duels, comparison, reports), commits)
 
 
 def _append_summary(text: str, problems: list[UsageError]) -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.metrics import percent
-from harness.stats.history import VariancePrior
 from harness.stats.paired import PairDifference, Problem, StepPairs, UnusableError, pair_difference
 from harness.stats.sequential import DEFAULT_LOOKS, Look, Outcome, Rule, pairs_to_decide, replay
+from harness.stats.variance_prior import VariancePrior
 
 USELESS_EFFECT = 1.0
-"""A slowdown that can be seen only from here on, a doubling, is as good as none: no figure is told."""
+"""A slowdown that can be seen only from here on, a doubling, is as good as none: no figure is given."""
 
 
 class State(StrEnum):
@@ -96,13 +96,13 @@ class Verdict:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
         if self.detectable_effect is not None:
-            parts.append(f"(can see {sight_text(self.detectable_effect)})")
+            parts.append(f"(detectable {detectable_text(self.detectable_effect)})")
         return "  ".join(parts)
 
 
-def sight_text(detectable_effect: float) -> str:
-    """Return what a duel can see, a fraction, in words: `≥ 1.6 %`, or `nothing useful`."""
-    return "nothing useful" if detectable_effect >= USELESS_EFFECT else f"≥ {percent(detectable_effect)}"
+def detectable_text(detectable_effect: float) -> str:
+    """Return a minimum detectable effect, a fraction, for people: `≥ 1.6 %`, or `> 100 %` from a doubling on."""
+    return "> 100 %" if detectable_effect >= USELESS_EFFECT else f"≥ {percent(detectable_effect)}"
 
 
 def decide(
@@ -172,7 +172,7 @@ def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: in
     enough = pairs_to_decide(last, rule)
     noisy = (last.high - last.low) / 2 > max(last.margin, last.smallest_effect)
     if planned < DEFAULT_LOOKS[0]:  # their own scatter is hardly known, so neither is how many more would do
-        step = f"{planned} launch pairs can see nothing useful: make {DEFAULT_LOOKS[0]} at least (--pairs)"
+        step = f"{planned} launch pairs can detect no slowdown below 100 %: make {DEFAULT_LOOKS[0]} at least (--pairs)"
     elif enough is None:
         step = f"{spread} around a difference on a limit: choose another margin or smallest effect"
     elif noisy:

@@ -14,10 +14,8 @@ from typing import Final
 from harness import names
 from harness.analysis.analyze import TraceAnalysis, analyze
 from harness.comparison.result import Comparison
-from harness.store import DuelRangeRecord, Duels, DuelStepRecord, SideName
+from harness.store import SIDES, DuelRangeRecord, Duels, DuelStepRecord, SideName
 from harness.trace.reader import read_trace
-
-SIDES: Final[tuple[SideName, SideName]] = ("base", "head")
 
 _ORDER: Final = (
     names.TRAIN_MODE_ENTER,
@@ -55,7 +53,7 @@ class StepTree:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class DuelRows:
     """The rows behind a comparison that its report draws."""
 
     steps: tuple[DuelStepRecord, ...]
@@ -68,7 +66,7 @@ class Evidence:
     """The trace that was analysed, as a path relative to the reports folder."""
 
 
-def gather(duels: Duels, comparison: Comparison, reports: Path) -> Evidence:
+def duel_rows(duels: Duels, comparison: Comparison, reports: Path) -> DuelRows:
     """Return what the database and the traces below `reports` hold about a comparison's duel."""
     steps = tuple(duels.steps(comparison.duel.id))
     traces = {side: found for side in SIDES if (found := _trace(comparison, reports, side)) is not None}
@@ -81,7 +79,7 @@ def gather(duels: Duels, comparison: Comparison, reports: Path) -> Evidence:
         for side, chosen in medians.items()
         if chosen is not None
     }
-    return Evidence(
+    return DuelRows(
         steps=steps,
         trees={side: tree for side, tree in trees.items() if tree.ranges},
         analyses=analyses,
