@@ -51,8 +51,6 @@ class Reason(StrEnum):
     ZERO_VARIANCE = Problem.ZERO_VARIANCE.value
     DIFFERENT_WORK = "different_work"
     CANNOT_RUN = "cannot_run"
-    INCOMPARABLE = "incomparable"
-    LAUNCH_FAILED = "launch_failed"
 
 
 @dataclass(frozen=True, kw_only=True)

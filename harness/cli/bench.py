@@ -16,7 +16,8 @@ from rich.text import Text
 
 from harness import names
 from harness.cli.bench_checks import check_installed, warning_of_disturbance
-from harness.cli.html_reports import html_option, write_bench
+from harness.cli.html_reports import write_bench
+from harness.cli.options import html_option, json_option, reports_option
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
 from harness.cli.subject_options import subject_cache, subject_options, warn_of_mismatches
 from harness.cli.trace_tables import elided
@@ -57,16 +58,10 @@ WIDE = 110
     show_default=True,
     help="What traces the launch.",
 )
-@click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Folder of traces, logs and results.db.",
-)
+@reports_option("Folder of traces, logs and results.db.")
 @subject_options
 @html_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def bench(
     name: str,
     subject: str,

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from harness.cli.html_reports import html_option
+from harness.cli.options import html_option, json_option, reports_option, together
 from harness.errors import UsageError
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -39,7 +35,7 @@ def share(text: str) -> float:
     return fraction
 
 
-_OPTIONS = (
+duel_options = together(
     click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key on both sides."),
     click.option("--ranks", type=click.IntRange(min=1), help="Processes a side; overrides run.ranks."),
     click.option("--steps", type=click.IntRange(min=2), help="Measured steps a launch; default: from what they cost."),
@@ -71,23 +67,10 @@ _OPTIONS = (
     click.option("--budget", type=duration, help="Stop after this time, such as 10m, with what is known then."),
     click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one."),
     click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duel."),
-    click.option(
-        "--reports",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path("reports"),
-        show_default=True,
-        help="Folder of logs and results.db.",
-    ),
+    reports_option("Folder of logs and results.db."),
     html_option,
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+    json_option,
 )
-
-
-def duel_options(command: Command) -> Command:
-    """Add the options above to a command, in this order."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def engine_overrides(given: tuple[str, ...], option: str) -> tuple[str, ...]:

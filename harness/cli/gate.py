@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from harness.cli.options import json_option, reports_option
 from harness.cli.subject_options import subject_options
 
 
@@ -28,14 +29,8 @@ from harness.cli.subject_options import subject_options
 @click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duels.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one.")
 @subject_options
-@click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Folder of results.db, of the HTML reports, and of gate/ with what CI shows.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@reports_option("Folder of results.db, of the HTML reports, and of gate/ with what CI shows.")
+@json_option
 def gate(
     base: str | None,
     head: str,

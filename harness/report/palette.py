@@ -33,22 +33,6 @@ COLOURS: Final[dict[str, tuple[str, str]]] = {
     "box": ("#e3e8ee", "#2a3542"),
 }
 
-READABLE_PAIRS: Final[tuple[tuple[str, str], ...]] = (
-    # (text, what it stands on): at least 4.5 to 1
-    *((text, ground) for text in ("text", "muted", "link", "base", "head") for ground in ("page", "panel")),
-    *((state, "page") for state in ("slower", "faster", "same", "undecided", "invalid")),
-    *((state, f"{state}-soft") for state in ("slower", "faster", "same", "undecided", "invalid")),
-    *(("text", f"{state}-soft") for state in ("slower", "faster", "same", "undecided", "invalid")),
-    ("muted", "slower-soft"),
-    ("muted", "faster-soft"),
-    ("muted", "same-soft"),
-    ("muted", "undecided-soft"),
-    ("muted", "invalid-soft"),
-    ("text", "box"),
-    ("slower", "panel"),
-    ("faster", "panel"),
-)
-
 
 def stylesheet() -> str:
     """Return the CSS variables: by the reader's system, or as the page's own switch says."""
@@ -58,15 +42,3 @@ def stylesheet() -> str:
         f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}\n"
         f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}\n"
     )
-
-
-def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two colours `#rrggbb`, from 1 to 21 (WCAG 2.2)."""
-    lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -61,8 +61,6 @@ PAGEABLE: Final = 0
 PINNED: Final = 1
 
 SYNC_TYPES: Final = {0: "Unknown", 1: "Event sync", 2: "Stream wait sync", 3: "Stream sync", 4: "Context sync"}
-STREAM_WAIT: Final = 2
-"""A stream waits for an event: the calling thread does not."""
 
 GLOBAL_PID_MASK: Final = ~0xFFFFFF
 """`global_tid & GLOBAL_PID_MASK` is the global pid, on Python integers and on int64 arrays alike."""

@@ -43,10 +43,6 @@ SYNC_ROW: Final = (
     "start_ns", "end_ns", "device_id", "context_id", "stream_id", "correlation_id", "global_pid",
     "sync_type", "event_id",
 )  # fmt: skip
-GRAPH_ROW: Final = (
-    "start_ns", "end_ns", "device_id", "context_id", "stream_id", "correlation_id", "global_pid",
-    "graph_id", "graph_exec_id",
-)  # fmt: skip
 
 _GPU_NAMES = "start, end, deviceId, contextId, streamId, correlationId, globalPid"
 # The payload goes to the column of its type, as nsys does it; `typeof` spares a Python loop over the rows.
@@ -70,9 +66,6 @@ _INSERT = {
     "CUPTI_ACTIVITY_KIND_MEMSET": f"({_GPU_NAMES}, value, bytes, memKind) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (
         f"({_GPU_NAMES}, syncType, eventId) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    ),
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
-        f"({_GPU_NAMES}, graphId, graphExecId) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
     ),
 }  # fmt: skip
 
@@ -185,10 +178,6 @@ class TraceWriter:
     def add_syncs(self, rows: Iterable[tuple[object, ...]]) -> None:
         """Append synchronisation records, tuples laid out as `SYNC_ROW`; types as in `schema.SYNC_TYPES`."""
         self._insert_lazily("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", rows)
-
-    def add_graphs(self, rows: Iterable[tuple[object, ...]]) -> None:
-        """Append CUDA graph launches, tuples laid out as `GRAPH_ROW`."""
-        self._insert_lazily("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", rows)
 
     def close(self) -> None:
         """Close the file. Everything added is in it already."""

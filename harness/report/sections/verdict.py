@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.comparison import Comparison, RangePart, SameWork
-from harness.metrics import milliseconds, percent
+from harness.metrics import percent
 from harness.report import figures
 from harness.report.page import Section, draw
 from harness.verdict import USELESS_EFFECT, Reason, State, Verdict, detectable_text
@@ -230,9 +230,3 @@ def _memory_detail(comparison: Comparison) -> str:
         return ""
     delta = figures.signed_bytes(memory.head_peak_bytes - memory.base_peak_bytes)
     return f"{delta} against base" + (", above its limit" if memory.exceeded else "")
-
-
-def step_line(comparison: Comparison) -> str:
-    """Return base's and head's step time in words, for other renderings."""
-    base, head = comparison.base.step_ns, comparison.head.step_ns
-    return "not measured" if base is None or head is None else f"{milliseconds(base)} ms → {milliseconds(head)} ms"
