@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nsys_exports import EVERY
 from perfetto_ui import ABSENT, PRESENT, PerfettoUi
 from trace_files import MS, training
 
@@ -18,7 +19,7 @@ from harness.trace.reader import read_trace
 
 pytestmark = pytest.mark.skipif(not PRESENT, reason=ABSENT)
 
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
+SHOWN = ("2021.3", "2026.2", "torchrun_2rank_base_2026.2", "pytorch_steps_2025.1", "start_end_ranges_2022.4")
 THREADS = (
     "slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid) JOIN process USING (upid)"
 )
@@ -76,11 +77,8 @@ def test_ranks_are_processes_and_launches_point_to_kernels(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["torchrun_2rank_base_2026.2", "pytorch_steps_2025.1", "start_end_ranges_2022.4"])
-def test_every_slice_of_a_real_trace_arrives_to_the_ns(name: str, tmp_path: Path) -> None:
-    source = SHARED / f"{name}.sqlite"
-    if not source.is_file():
-        pytest.skip(f"no {source}")
+@pytest.mark.parametrize("source", [path for path in EVERY if path.stem in SHOWN], ids=lambda path: path.stem)
+def test_every_slice_of_an_export_arrives_to_the_ns(source: Path, tmp_path: Path) -> None:
     trace = read_trace(source)
     expected: dict[str, Counter[int]] = defaultdict(Counter)
     for text, duration_ns in slices(trace):
