@@ -46,7 +46,8 @@ def assemble(exports: Sequence[Export], interner: Interner) -> Trace:
     nvtx = _concatenate([export.nvtx for export in exports])
     payload = np.concatenate([export.payload for export in exports])
     marks = _marks(nvtx, payload)
-    ranges = _ranges(nvtx, payload, _domain_names(nvtx, interner), warnings)
+    last_ns = max(export.nvtx_last_ns for export in exports)
+    ranges = _ranges(nvtx, payload, _domain_names(nvtx, interner), last_ns, warnings)
     operations = _operations(exports)
     api_rows = _sorted(_concatenate([export.api for export in exports]))
     sync_rows = _sorted(_concatenate([export.syncs for export in exports]))
@@ -120,6 +121,7 @@ def _moved(export: Export, shift_ns: int, host: int) -> Export:
         export,
         process_names={pid + (host << 56): name for pid, name in export.process_names.items()},
         ranks={pid + (host << 56): rank for pid, rank in export.ranks.items()},
+        nvtx_last_ns=export.nvtx_last_ns if export.nvtx_last_ns == OPEN_END else export.nvtx_last_ns + shift_ns,
         session_start_utc_ns=None if started is None else started - shift_ns,
     )
 
@@ -166,14 +168,15 @@ def _domain_names(nvtx: Columns, interner: Interner) -> Int64Array:
     return named
 
 
-def _ranges(nvtx: Columns, payload: FloatArray, domains: Int64Array, warnings: list[str]) -> NvtxRanges:
+def _ranges(nvtx: Columns, payload: FloatArray, domains: Int64Array, last_ns: int, warnings: list[str]) -> NvtxRanges:
+    """The ranges among the rows, in the order that the model promises."""
     rows = np.flatnonzero(np.isin(nvtx["event_type"], schema.RANGE_TYPES))
     start = nvtx["start_ns"][rows]
     end = nvtx["end_ns"][rows]
     closed = end != OPEN_END
     if not bool(closed.all()):
-        # As NVIDIA's reports do it: up to the largest time in the table.
-        last = max(int(nvtx["start_ns"].max()), int(nvtx["end_ns"].max()))
+        # As NVIDIA's reports do it: up to the largest time in the table, of rows too that were not read.
+        last = max(last_ns, int(nvtx["start_ns"].max()), int(nvtx["end_ns"].max()))
         end = np.where(closed, end, last)
         warnings.append(f"{int((~closed).sum())} ranges were still open when the trace ended")
     end = np.maximum(end, start)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from nsys_exports import every_stepped
 from scene import MS, Scene
 
