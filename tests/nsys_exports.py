@@ -30,6 +30,18 @@ every_stepped = pytest.mark.parametrize("export", STEPPED, ids=lambda path: path
 """Runs a test on each export, made or real, in which steps are found and all launches of their GPU work."""
 
 
+PAIRS: Final = [
+    pair
+    for pair in (
+        tuple(year.path for year in YEARS if year.name in ("2025.6", "2026.2")),
+        tuple(REAL_FOLDER / f"torchrun_2rank_{side}_2026.2.sqlite" for side in ("base", "head")),
+    )
+    if all(path.is_file() for path in pair)
+]
+every_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0].stem)
+"""Runs a test on base and head of one job."""
+
+
 def made(name: str) -> Year:
     """The year of that name."""
     (found,) = (year for year in YEARS if year.name == name)
