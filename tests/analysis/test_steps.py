@@ -202,6 +202,11 @@ def spaced(*names_of_step: str, count: int = 3, length: int = 90) -> list[Row]:
         pytest.param([("fit", 0, 999), *spaced("ProfilerStep##")], ("ProfilerStep*", 3), id="inside another"),
         pytest.param(spaced("iter #", "batch #"), ("iter *", 3), id="the outer of two"),
         pytest.param(spaced("train"), ("train", 3), id="fills its thread"),
+        pytest.param(spaced("train", "item #"), ("item *", 3), id="a number says more than being the outer one"),
+        pytest.param(spaced("item #", "train_step"), ("train_step", 3), id="a name says more than a number"),
+        pytest.param(
+            [("load", 0, 300), ("load", 310, 312), ("load", 314, 316)], (None, 1), id="one call makes up its time"
+        ),
         pytest.param(spaced("aten::add", "optimizer_step", length=20), (None, 1), id="neither"),
         pytest.param([("only", 0, 10)], (None, 1), id="no repetition"),
     ],

@@ -5,11 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Interval, any_intervals, make_ranges, push_pop_intervals
 
-from harness.trace.model import NvtxRanges
+from harness.trace import nesting as nesting_module
+from harness.trace.model import BoolArray, Int64Array, NvtxRanges
 from harness.trace.nesting import ROOT, Nesting, _walk, innermost, nest, path_table
 
 
@@ -55,6 +57,26 @@ def test_push_pop_ranges_nest_as_defined(first: list[Interval], second: list[Int
         row: durations[row] for row in range(len(ranges)) if nesting.parent[row] == ROOT
     }
     assert (nesting.self_ns >= 0).all()
+
+
+@given(push_pop_intervals(), push_pop_intervals())
+def test_threads_whose_ranges_nest_are_never_walked(first: list[Interval], second: list[Interval]) -> None:
+    """The search serves millions of ranges; the walk, in Python, is for threads where ranges cross, and for no other.
+
+    A third thread has ranges that do, and it alone is walked.
+    """
+    crossing = [(0, 10), (5, 15)]
+    ranges = make_ranges([*first, *second, *crossing], threads=[1] * len(first) + [2] * len(second) + [3, 3])
+    walked: list[int] = []
+
+    def counted(start_ns: Int64Array, end_ns: Int64Array, push_pop: BoolArray) -> tuple[Int64Array, BoolArray]:
+        walked.append(len(start_ns))
+        return _walk(start_ns, end_ns, push_pop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting_module, "_walk", counted)
+        nest(ranges)
+    assert walked == [len(crossing)]
 
 
 @given(push_pop_intervals())
