@@ -17,6 +17,7 @@ import numpy as np
 from harness.analysis.intervals import Intervals, complement, intersection, subtraction, union
 from harness.analysis.step_finder import TRUNCATED, WARM_UP, Steps
 from harness.trace import schema
+from harness.trace.groups import summed
 from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace, rows_by_process
 from harness.trace.naming import call_name, used_names
 from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, path_table
@@ -131,8 +132,7 @@ class Capture:
         if self.has_steps:
             return self.steps.global_tid
         threads, thread = np.unique(self.trace.ranges.global_tid, return_inverse=True)
-        time = np.zeros(len(threads), dtype=np.int64)
-        np.add.at(time, thread.reshape(-1), self.self_ns)
+        time = summed(thread, self.self_ns, len(threads))
         chosen = self.steps.global_tid.copy()
         for row, pid in enumerate(chosen.tolist()):
             own = np.flatnonzero(threads & schema.GLOBAL_PID_MASK == pid)

@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.analysis.intervals import union
 from harness.trace import schema
+from harness.trace.groups import summed
 from harness.trace.model import GRAPH, KERNEL, MEMCPY, MEMSET, NO_NAME, Int32Array, Int64Array, Trace
 from harness.trace.naming import call_name
 
@@ -107,8 +108,7 @@ def _by_name(
 ) -> list[NameTotal]:
     """Totals by name as it is shown; different ids can have the same one."""
     counts = np.bincount(name_ids - NO_NAME)  # NO_NAME comes first
-    times = np.zeros(len(counts), dtype=np.int64)
-    np.add.at(times, name_ids - NO_NAME, ns)
+    times = summed(name_ids - NO_NAME, ns, len(counts))
     merged: dict[str, tuple[int, int]] = {}
     for at in np.flatnonzero(counts).tolist():
         name = shown(strings[at + NO_NAME]) if at + NO_NAME != NO_NAME else "?"

@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.analysis.capture import NONE, Capture
 from harness.trace import schema
+from harness.trace.groups import summed
 from harness.trace.model import FloatArray, Int64Array
 
 
@@ -69,8 +70,7 @@ def _idle_in(capture: Capture, idle_ns: Int64Array) -> tuple[str | None, ...]:
         return tuple(found)
     path_of, paths = capture.step_paths
     cells, cell = np.unique(capture.range_row[ranges] * len(paths) + path_of[ranges], return_inverse=True)
-    time = np.zeros(len(cells), dtype=np.int64)
-    np.add.at(time, cell.reshape(-1), capture.idle_by_range[ranges])
+    time = summed(cell, capture.idle_by_range[ranges], len(cells))
     row, path = np.divmod(cells, len(paths))
     for one in np.unique(row).tolist():
         own = np.flatnonzero(row == one)
@@ -91,6 +91,4 @@ def _coverage(capture: Capture) -> FloatArray:
 
 def _per_row(capture: Capture, ns: Int64Array) -> Int64Array:
     """Sums over the operations of each row."""
-    total = np.zeros(len(capture.steps) + 1, dtype=np.int64)  # the last one takes those of no row, which is -1
-    np.add.at(total, capture.op_row, ns)
-    return total[:-1]
+    return summed(capture.op_row, ns, len(capture.steps) + 1)[:-1]  # the last one takes those of no row, which is -1

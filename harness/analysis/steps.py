@@ -14,8 +14,9 @@ import numpy as np
 
 from harness import names
 from harness.analysis.step_finder import Steps, find_steps
+from harness.trace.groups import summed
 from harness.trace.model import FloatArray, Int64Array, Trace
-from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, levels, path_table, range_tree
+from harness.trace.nesting import ROOT, PathTable, RangeTree, inherited, innermost, path_table, range_tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +97,6 @@ def step_table(
     rows = np.flatnonzero(step_of != ROOT)
     path_of, paths = _paths_from_step(tree, steps, rows)
     cells, cell = np.unique(step_of[rows] * max(len(paths), 1) + path_of, return_inverse=True)
-    cell = cell.reshape(-1)
     duration_ns = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
     placed = ~tree.nesting.detached[rows]
     cell_of_range = np.full(len(trace.ranges), ROOT, dtype=np.int64)
@@ -107,8 +107,8 @@ def step_table(
         step=cells // max(len(paths), 1),
         path=cells % max(len(paths), 1),
         calls=np.bincount(cell, minlength=len(cells)),
-        total_ns=_sums(cell[placed], duration_ns[placed], len(cells)),
-        self_ns=_sums(cell, tree.nesting.self_ns[rows], len(cells)),
+        total_ns=summed(cell[placed], duration_ns[placed], len(cells)),
+        self_ns=summed(cell, tree.nesting.self_ns[rows], len(cells)),
         moved_bytes=_payload_sums(trace, tree, names.MOVED_BYTES, cell_of_range, len(cells)),
         collected_objects=_payload_sums(trace, tree, names.COLLECTED_OBJECTS, cell_of_range, len(cells)),
     )
@@ -144,7 +144,7 @@ def summarise(table: StepTable) -> list[PathSummary]:
             self_median_ms=float(np.median(by_path[2, one])) / 1e6,
             moved_bytes_per_step=float(by_path[3, one].mean()) if spoke[one] else None,
         )
-        for one in _tree_order(table.paths)
+        for one in table.paths.tree_order(np.arange(len(table.paths)))
         if one in present
     ]
 
@@ -169,10 +169,7 @@ def _step_of_ranges(trace: Trace, tree: RangeTree, steps: Steps) -> Int64Array:
             step_of[rank_of == rank] = element
         return step_of
     step_of[steps.range_row] = np.arange(len(steps))
-    for rows in levels(tree.nesting.depth):
-        inner = rows[(step_of[rows] == ROOT) & (tree.nesting.parent[rows] != ROOT)]
-        step_of[inner] = step_of[tree.nesting.parent[inner]]
-    return step_of
+    return inherited(tree.nesting, step_of)
 
 
 def _paths_from_step(tree: RangeTree, steps: Steps, rows: Int64Array) -> tuple[Int64Array, PathTable]:
@@ -203,26 +200,6 @@ def _payload_sums(trace: Trace, tree: RangeTree, mark: str, cell_of_range: Int64
     sums[cell] = 0.0
     np.add.at(sums, cell, trace.marks.payload[marks])
     return sums
-
-
-def _sums(cell: Int64Array, values: Int64Array, cells: int) -> Int64Array:
-    sums = np.zeros(cells, dtype=np.int64)
-    np.add.at(sums, cell, values)
-    return sums
-
-
-def _tree_order(paths: PathTable) -> list[int]:
-    """Paths depth first, children in the order of the table."""
-    children: dict[int, list[int]] = {}
-    for path, parent in enumerate(paths.parent):
-        children.setdefault(parent, []).append(path)
-    order: list[int] = []
-    stack = list(reversed(children.get(ROOT, [])))
-    while stack:
-        path = stack.pop()
-        order.append(path)
-        stack.extend(reversed(children.get(path, [])))
-    return order
 
 
 def _whole(value: float) -> int | None:

@@ -57,6 +57,29 @@ class PathTable:
     def __len__(self) -> int:
         return len(self.text)
 
+    @property
+    def depth(self) -> list[int]:
+        """Number of paths above each."""
+        depth: list[int] = []
+        for parent in self.parent:
+            depth.append(0 if parent == ROOT else depth[parent] + 1)
+        return depth
+
+    def tree_order(self, key: Int64Array) -> list[int]:
+        """The paths depth first, siblings by `key`, smallest first."""
+        children: dict[int, list[int]] = {}
+        for path, parent in enumerate(self.parent):
+            children.setdefault(parent, []).append(path)
+        for siblings in children.values():
+            siblings.sort(key=lambda path: -int(key[path]))
+        order: list[int] = []
+        stack = children.get(ROOT, [])
+        while stack:
+            path = stack.pop()
+            order.append(path)
+            stack.extend(children.get(path, []))
+        return order
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RangeTree:
@@ -203,6 +226,15 @@ def levels(depth: Int32Array) -> Iterator[Int64Array]:
         first = last
 
 
+def inherited(nesting: Nesting, own: Int64Array) -> Int64Array:
+    """Per range: its own value, or else that of the tightest range around it which has one; ROOT is no value."""
+    found = own.copy()
+    for rows in levels(nesting.depth):
+        without = rows[(found[rows] == ROOT) & (nesting.parent[rows] != ROOT)]
+        found[without] = found[nesting.parent[without]]
+    return found
+
+
 def path_table(parent: Int64Array, name_rows: Int32Array, names: Sequence[str]) -> tuple[Int32Array, PathTable]:
     """The distinct (path of the parent, name) pairs of a forest, and each row's path."""
     path_id = np.full(len(name_rows), ROOT, dtype=np.int32)
@@ -213,7 +245,7 @@ def path_table(parent: Int64Array, name_rows: Int32Array, names: Sequence[str]) 
         above = parent[rows]
         parent_path = np.where(above == ROOT, ROOT, path_id[above]).astype(np.int64)
         keys, inverse = np.unique(parent_path * len(names) + name_rows[rows], return_inverse=True)
-        path_id[rows] = inverse.reshape(-1) + len(parents)
+        path_id[rows] = inverse + len(parents)
         for key in keys.tolist():
             outer, name = divmod(key, len(names))
             parents.append(outer)

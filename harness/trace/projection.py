@@ -22,6 +22,7 @@ from typing import Final, Literal
 import numpy as np
 
 from harness.trace import naming, schema
+from harness.trace.groups import folded, summed
 from harness.trace.model import MEMCPY, BoolArray, Int64Array, NvtxRanges, Trace
 from harness.trace.nesting import ROOT, Nesting, RangeFinder, levels
 from harness.trace.unions import overlapping, union_by_range
@@ -141,8 +142,8 @@ def project(trace: Trace, nesting: Nesting, links: Links, rule: ProjectionRule) 
     tree = _Tree(above=above, levels=[rows[above[rows] != ROOT] for rows in levels(nesting.depth)])
     starts = operations.start_ns[operation]
     per_range = np.bincount(row, minlength=count)
-    first = _scattered(np.minimum, row, starts, count, np.iinfo(np.int64).max)
-    last = _scattered(np.maximum, row, operations.end_ns[operation], count, np.iinfo(np.int64).min)
+    first = folded(np.minimum, row, starts, count, np.iinfo(np.int64).max)
+    last = folded(np.maximum, row, operations.end_ns[operation], count, np.iinfo(np.int64).min)
     operations_of = tree.carried(np.add, per_range)
     busy = operations_of > 0
     copy_bytes, copy_ns = _copies(trace, tree, row, operation)
@@ -154,7 +155,7 @@ def project(trace: Trace, nesting: Nesting, links: Links, rule: ProjectionRule) 
         gpu_ns=_inclusive_union(tree, row, operation, operations.start_ns, operations.end_ns, operations.global_pid),
         first_ns=np.where(busy, tree.carried(np.minimum, first), 0),
         last_ns=np.where(busy, tree.carried(np.maximum, last), 0),
-        launch_delay_ns=tree.carried(np.add, _scattered(np.add, row, delay, count, 0)),
+        launch_delay_ns=tree.carried(np.add, summed(row, delay, count)),
         copy_bytes=copy_bytes,
         copy_ns=copy_ns,
         sync_ns=_inclusive_union(tree, sync_row, sync, api.start_ns[waits], api.end_ns[waits], api.global_tid[waits]),
@@ -282,12 +283,6 @@ class _Tree:
         return values
 
 
-def _scattered(ufunc: np.ufunc, rows: Int64Array, values: Int64Array, count: int, initial: int) -> Int64Array:
-    combined = np.full(count, initial, dtype=np.int64)
-    ufunc.at(combined, rows, values)
-    return combined
-
-
 def _copies(trace: Trace, tree: _Tree, row: Int64Array, operation: Int64Array) -> tuple[Int64Array, Int64Array]:
     operations, count = trace.operations, len(trace.ranges)
     # Column by column, so that one without copies takes no memory.
@@ -298,8 +293,8 @@ def _copies(trace: Trace, tree: _Tree, row: Int64Array, operation: Int64Array) -
     for one in np.unique(classes).tolist():
         rows, of_class = row[classes == one], operation[classes == one]
         duration_ns = operations.end_ns[of_class] - operations.start_ns[of_class]
-        size[:, one] = tree.carried(np.add, _scattered(np.add, rows, operations.bytes[of_class], count, 0))
-        time[:, one] = tree.carried(np.add, _scattered(np.add, rows, duration_ns, count, 0))
+        size[:, one] = tree.carried(np.add, summed(rows, operations.bytes[of_class], count))
+        time[:, one] = tree.carried(np.add, summed(rows, duration_ns, count))
     return size, time
 
 
@@ -326,7 +321,7 @@ def _inclusive_union(
     count = len(tree.above)
     crowded = overlapping(start, end, owner_id)
     alone = np.where(crowded, 0, end - start)
-    total = tree.carried(np.add, _scattered(np.add, row, alone[event], count, 0))
+    total = tree.carried(np.add, summed(row, alone[event], count))
     left = crowded[event]
     row, event = row[left], event[left]
     if not len(row):
@@ -340,6 +335,6 @@ def _inclusive_union(
     row, event = np.concatenate(rows), np.concatenate(events)
     # Owners run at the same time and each counts: the union is taken within one, and added up over them.
     owners, owner = np.unique(owner_id[event], return_inverse=True)
-    keys, key = np.unique(row * len(owners) + owner.reshape(-1), return_inverse=True)
-    unions = union_by_range(len(keys), key.reshape(-1), event, start, end)
-    return total + _scattered(np.add, keys // len(owners), unions, count, 0)
+    keys, key = np.unique(row * len(owners) + owner, return_inverse=True)
+    unions = union_by_range(len(keys), key, event, start, end)
+    return total + summed(keys // len(owners), unions, count)

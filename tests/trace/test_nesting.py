@@ -12,7 +12,7 @@ from synthetic import Interval, any_intervals, make_ranges, push_pop_intervals
 
 from harness.trace import nesting as nesting_module
 from harness.trace.model import BoolArray, Int64Array, NvtxRanges
-from harness.trace.nesting import ROOT, Nesting, _walk, innermost, nest, path_table
+from harness.trace.nesting import ROOT, Nesting, _walk, inherited, innermost, nest, path_table
 
 
 def brute_force_parents(ranges: NvtxRanges) -> list[int]:
@@ -144,6 +144,33 @@ def test_paths_join_names_from_the_outermost() -> None:
         "step", "step/forward", "step/forward/gemm", "step/forward", "step", "step/gemm",
     ]  # fmt: skip
     assert len(paths) == 4
+
+
+@given(push_pop_intervals(), st.data())
+def test_a_value_is_inherited_from_the_nearest_range_around(rows: list[Interval], data: st.DataObject) -> None:
+    nesting = nest(make_ranges(rows))
+    own = data.draw(st.lists(st.integers(-1, 2), min_size=len(rows), max_size=len(rows)))
+    expected = []
+    for row in range(len(rows)):
+        while row != ROOT and own[row] == ROOT:
+            row = int(nesting.parent[row])
+        expected.append(ROOT if row == ROOT else own[row])
+    assert inherited(nesting, np.array(own, dtype=np.int64)).tolist() == expected
+
+
+@given(push_pop_intervals(), st.data())
+def test_paths_come_depth_first_and_siblings_by_their_key(rows: list[Interval], data: st.DataObject) -> None:
+    ranges = make_ranges(rows)
+    names = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
+    _, paths = path_table(nest(ranges).parent, np.array(names, dtype=np.int32), ["a", "b", "c"])
+    key = np.array(data.draw(st.permutations(range(len(paths)))), dtype=np.int64)
+
+    def below(parent: int) -> list[int]:
+        children = sorted((one for one in range(len(paths)) if paths.parent[one] == parent), key=lambda one: key[one])
+        return [path for child in children for path in (child, *below(child))]
+
+    assert paths.tree_order(key) == below(ROOT)
+    assert paths.depth == [text.count("/") for text in paths.text]
 
 
 def test_no_ranges() -> None:
