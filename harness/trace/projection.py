@@ -7,10 +7,24 @@ correlation ids repeat between processes. Which ranges it belongs to is a matter
 - `process`: every range of the process, on any thread, that contains the call. Autograd launches the backward pass
   from a thread of its own, so only this rule finds its kernels below the range around `backward()`.
 
+The first is that of `nvtx_gpu_proj_trace` and `nvtx_gpu_proj_sum` in `nsys stats`: projected start and end are the
+first start and the last end of the operations. The second is ours, and so are graph launches as operations.
+
 Figures of a range are inclusive unless they are called own: an operation is *owned* by one range, the tightest on the
 thread of the call, or else (by the `process` rule) the tightest on another thread. GPU time is the length of a union
 of intervals: operations overlap. An operation without an API call in the trace (launched before the capture began)
 belongs to no range, and `coverage` says how much of the GPU time did find one.
+
+How: only the tightest range around each call is looked up (`RangeFinder`), one *pair* of range and operation for each
+thread of the process. Ranges nest, so all others around the call are that one's ancestors: figures that add up, and
+least and largest times, are taken once per pair and then carried up the tree, level by level from the deepest.
+
+    step ───────────────────────     2 + 3 = 5, in turn what was carried to `forward` and `backward`
+      forward ────                   2 pairs
+                   backward ────     1 pair of its own thread, 2 of autograd's (`process` alone)
+
+In comments, `ranges`, `operations`, `calls` and `syncs` (synchronising calls) are the numbers of each; `events` are
+operations with a launch and syncs together; `pairs` are (range, event).
 """
 
 from __future__ import annotations
@@ -102,8 +116,8 @@ def link(trace: Trace, nesting: Nesting) -> Links:
     call = launching_calls(trace)
     sync_calls = _synchronizing_calls(trace)
     launched = np.flatnonzero(call != NONE)
-    events = np.concatenate((launched, len(call) + np.arange(len(sync_calls))))
-    event_call = np.concatenate((call[launched], sync_calls))
+    events = np.concatenate((launched, len(call) + np.arange(len(sync_calls))))  # (events,) as in `Links.event`
+    event_call = np.concatenate((call[launched], sync_calls))  # (events,) row of the call
     tid, start, end = (column[event_call] for column in (trace.api.global_tid, trace.api.start_ns, trace.api.end_ns))
     finder = RangeFinder(trace.ranges, nesting)
     parts = [
@@ -136,12 +150,12 @@ def project(trace: Trace, nesting: Nesting, links: Links, rule: ProjectionRule) 
         range_row, event = range_row[links.same_thread], event[links.same_thread]
     is_sync = event >= len(operations)
     sync_row, sync = range_row[is_sync], event[is_sync] - len(operations)
-    row, operation = range_row[~is_sync], event[~is_sync]
+    row, operation = range_row[~is_sync], event[~is_sync]  # (pairs,) both
     # A detached range stands alone: what is in it reaches its parent by the parent's own pairs.
     above = np.where(nesting.detached, ROOT, nesting.parent)
     tree = _Tree(above=above, levels=[rows[above[rows] != ROOT] for rows in levels(nesting.depth)])
-    starts = operations.start_ns[operation]
-    per_range = np.bincount(row, minlength=count)
+    starts = operations.start_ns[operation]  # (pairs,) ns
+    per_range = np.bincount(row, minlength=count)  # (ranges,), as what follows
     first = folded(np.minimum, row, starts, count, np.iinfo(np.int64).max)
     last = folded(np.maximum, row, operations.end_ns[operation], count, np.iinfo(np.int64).min)
     operations_of = tree.carried(np.add, per_range)
@@ -198,7 +212,7 @@ def _matched(wanted: Int64Array, ids: Int64Array, rows: Int64Array) -> Int64Arra
     """The first of `rows` whose id is wanted; NONE for none. Ids count up in a process, so a table serves mostly."""
     low, high = int(ids.min()), int(ids.max())
     if high - low <= 8 * len(ids) + 1_000_000:
-        table = np.full(high - low + 1, NONE, dtype=np.int64)
+        table = np.full(high - low + 1, NONE, dtype=np.int64)  # (ids,): which call has the id `low + i`
         table[ids[::-1] - low] = rows[::-1]
         known = (wanted >= low) & (wanted <= high)
         return np.where(known, table[np.where(known, wanted - low, 0)], NONE)
@@ -237,10 +251,11 @@ def _detached_pairs(
         rows = detached[pids == pid]
         mine = np.flatnonzero(event_pids == pid)
         mine = mine[np.argsort(start[mine], kind="stable")]
+        # Of each range, the stretch of events that start in it; then all stretches one after the other.
         low = np.searchsorted(start[mine], ranges.start_ns[rows], side="left")
         high = np.searchsorted(start[mine], ranges.end_ns[rows], side="right")
-        sizes = high - low
-        row = np.repeat(rows, sizes)
+        sizes = high - low  # (detached ranges of the process,)
+        row = np.repeat(rows, sizes)  # (pairs,)
         event = mine[np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)]
         inside = end[event] <= ranges.end_ns[row]
         row, event = row[inside], event[inside]
@@ -326,6 +341,7 @@ def _inclusive_union(
     row, event = row[left], event[left]
     if not len(row):
         return total
+    # (pairs at this level,) each time: the pairs of all ranges around, by going one up as often as the tree is deep.
     rows, events = [row], [event]
     for _ in tree.levels:  # no row lies deeper than that
         row = tree.above[row]
@@ -335,6 +351,6 @@ def _inclusive_union(
     row, event = np.concatenate(rows), np.concatenate(events)
     # Owners run at the same time and each counts: the union is taken within one, and added up over them.
     owners, owner = np.unique(owner_id[event], return_inverse=True)
-    keys, key = np.unique(row * len(owners) + owner, return_inverse=True)
+    keys, key = np.unique(row * len(owners) + owner, return_inverse=True)  # (distinct (range, owner)s,), (pairs,)
     unions = union_by_range(len(keys), key, event, start, end)
     return total + summed(keys // len(owners), unions, count)
