@@ -1,4 +1,10 @@
-"""Ranges by path: sums over the whole capture, and a typical step."""
+"""Ranges by path: sums over the whole capture, and a typical step.
+
+The whole capture is a sum by path. A typical step is a table of paths × kept steps, filled by sums and then reduced
+along the steps: a step that lacks a path is a zero in its row, and not a gap.
+
+In comments, `ranges` is the number of ranges, `paths` that of paths and `steps` that of kept steps of all ranks.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +84,7 @@ def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[P
     """Sum all ranges by path, in tree order."""
     count = len(tree.paths)
     duration = trace.ranges.end_ns - trace.ranges.start_ns
-    columns = [
+    columns = [  # (paths,) each: ns, operations or bytes
         summed(tree.path_id, values, count)
         for values in (
             duration,
@@ -161,10 +167,10 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
     path_of, paths = capture.step_paths
     path = path_of[rows]
     row_step = step_of[rows]
-    column = (np.cumsum(capture.kept) - 1)[row_step]
+    column = (np.cumsum(capture.kept) - 1)[row_step]  # (ranges of kept steps,) position of its step among the kept
     duration = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
     shape = (len(paths), capture.kept_count)
-    calls, total, self_ns, gpu = (
+    calls, total, self_ns, gpu = (  # (paths, steps) each; ns but for the calls
         _table(path, column, values, shape)
         for values in (np.ones(len(rows)), duration, nesting.self_ns[rows], projection.gpu_ns[rows])
     )
@@ -225,8 +231,8 @@ def _table(path: Int32Array, column: Int64Array, values: FloatArray | Int64Array
 def _medians(groups: Int32Array, values: Int64Array, count: int) -> FloatArray:
     """The median of each group's values; 0 for an empty one."""
     order = np.lexsort((values, groups))
-    ordered = values[order]
-    sizes = np.bincount(groups, minlength=count)
+    ordered = values[order]  # (values,) each group's side by side, ascending
+    sizes = np.bincount(groups, minlength=count)  # (count,), as what follows
     first = np.cumsum(sizes) - sizes
     medians = np.zeros(count)
     filled = sizes > 0

@@ -42,7 +42,7 @@ class StepGpu:
 def step_gpu(capture: Capture) -> StepGpu:
     """Measure every step of `capture`; coverage goes by the rule that `capture.op_range` was made by."""
     steps, count = capture.steps, len(capture.steps)
-    busy, idle, communicating, exposed = (np.zeros(count, dtype=np.int64) for _ in range(4))
+    busy, idle, communicating, exposed = (np.zeros(count, dtype=np.int64) for _ in range(4))  # (steps,) ns
     pids = steps.global_tid & schema.GLOBAL_PID_MASK
     for pid in capture.gpu_processes:
         own = pids == pid
@@ -64,13 +64,14 @@ def step_gpu(capture: Capture) -> StepGpu:
 
 
 def _idle_in(capture: Capture, idle_ns: Int64Array) -> tuple[str | None, ...]:
+    """The path with the largest part of each step's idle time: a sum by (step, path), and of each step the largest."""
     found: list[str | None] = [None] * len(capture.steps)
     ranges = np.flatnonzero(capture.idle_by_range > 0)
     if not len(ranges):
         return tuple(found)
     path_of, paths = capture.step_paths
     cells, cell = np.unique(capture.range_row[ranges] * len(paths) + path_of[ranges], return_inverse=True)
-    time = summed(cell, capture.idle_by_range[ranges], len(cells))
+    time = summed(cell, capture.idle_by_range[ranges], len(cells))  # (cells,) ns
     row, path = np.divmod(cells, len(paths))
     for one in np.unique(row).tolist():
         own = np.flatnonzero(row == one)

@@ -3,6 +3,11 @@
 The ranges of a step are those below its range, on its thread. The self times of one step add up to its duration
 exactly, in ns (`harness.trace.nesting` says why). Payloads are marks (`names.PAYLOAD_MARKS`), added to the tightest
 range around them. Paths begin at the step: `step/train_mode_enter/gc.collect`.
+
+A cell is a (step, path) that occurs. Its number is found by numbering the distinct values of step × paths + path, and
+every column of the table is then a sum by cell.
+
+In comments, `ranges` is the number of all ranges, `rows` that of those within steps, and `cells` that of cells.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ from harness import names
 from harness.analysis.step_finder import Steps, find_steps
 from harness.trace.groups import summed
 from harness.trace.model import FloatArray, Int64Array, Trace
-from harness.trace.nesting import ROOT, PathTable, RangeTree, inherited, innermost, path_table, range_tree
+from harness.trace.nesting import RangeTree, inherited, innermost, range_tree
+from harness.trace.paths import ROOT, PathTable, path_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +100,12 @@ def step_table(
     if steps is None:
         steps = find_steps(trace, tree, step_name=step_name, warmup_steps=warmup_steps)
     step_of = _step_of_ranges(trace, tree, steps)
-    rows = np.flatnonzero(step_of != ROOT)
+    rows = np.flatnonzero(step_of != ROOT)  # (rows,) range
     path_of, paths = _paths_from_step(tree, steps, rows)
+    # (cells,) number of the (step, path); (rows,) its cell
     cells, cell = np.unique(step_of[rows] * max(len(paths), 1) + path_of, return_inverse=True)
     duration_ns = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
-    placed = ~tree.nesting.detached[rows]
+    placed = ~tree.nesting.detached[rows]  # a detached range's time is its parent's too, and counts once
     cell_of_range = np.full(len(trace.ranges), ROOT, dtype=np.int64)
     cell_of_range[rows] = cell
     return StepTable(
@@ -127,6 +134,7 @@ def summarise(table: StepTable) -> list[PathSummary]:
     position[chosen] = np.arange(count)
     used = np.flatnonzero(position[table.step] != ROOT)
     step, path = position[table.step[used]], table.path[used]
+    # (figure, path, kept step): calls, ns, ns, bytes
     by_path = np.zeros((4, len(table.paths), count))
     for layer, column in enumerate((table.calls, table.total_ns, table.self_ns, np.nan_to_num(table.moved_bytes))):
         by_path[layer, path, step] = column[used]
@@ -182,7 +190,7 @@ def _paths_from_step(tree: RangeTree, steps: Steps, rows: Int64Array) -> tuple[I
         name_rows[steps.range_row] = index.setdefault(steps.name, len(index))
         parent[steps.range_row] = ROOT
     # Within the chosen rows: parents of chosen rows are chosen, up to the step.
-    local = np.full(len(parent), ROOT, dtype=np.int64)
+    local = np.full(len(parent), ROOT, dtype=np.int64)  # (ranges,) position in `rows`
     local[rows] = np.arange(len(rows))
     above = parent[rows]
     path_of, paths = path_table(np.where(above == ROOT, ROOT, local[above]), name_rows[rows], tuple(index))
@@ -193,6 +201,7 @@ def _payload_sums(trace: Trace, tree: RangeTree, mark: str, cell_of_range: Int64
     sums = np.full(cells, np.nan)
     wanted = {index for index, text in enumerate(trace.strings) if text == mark}
     marks = np.flatnonzero(np.isin(trace.marks.name_id, list(wanted)) & ~np.isnan(trace.marks.payload))
+    # (marks,) the tightest range around each
     holder = innermost(trace.ranges, tree.nesting, trace.marks.global_tid[marks], trace.marks.time_ns[marks])
     inside = holder != ROOT
     cell = np.where(inside, cell_of_range[holder], ROOT)

@@ -13,9 +13,9 @@ from perfetto_ui import ABSENT, PRESENT, PerfettoUi
 from trace_files import MS, training
 
 from harness.cli.__main__ import run
+from harness.trace.links import NONE, launching_calls
 from harness.trace.model import Trace
 from harness.trace.nesting import nest
-from harness.trace.projection import NONE, launching_calls
 from harness.trace.reader import read_trace
 
 pytestmark = pytest.mark.skipif(not PRESENT, reason=ABSENT)

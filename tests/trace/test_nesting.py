@@ -12,7 +12,8 @@ from synthetic import Interval, any_intervals, make_ranges, push_pop_intervals
 
 from harness.trace import nesting as nesting_module
 from harness.trace.model import BoolArray, Int64Array, NvtxRanges
-from harness.trace.nesting import ROOT, Nesting, _walk, inherited, innermost, nest, path_table
+from harness.trace.nesting import Nesting, _walk, inherited, innermost, nest
+from harness.trace.paths import ROOT, path_table
 
 
 def brute_force_parents(ranges: NvtxRanges) -> list[int]:

@@ -14,19 +14,10 @@ from nsys_exports import every_export, real
 from synthetic import any_intervals, make_ranges, make_trace, push_pop_intervals
 
 from harness.trace import schema
+from harness.trace.links import NONE, launching_calls, link
 from harness.trace.model import GRAPH, KERNEL, MEMCPY, MEMSET, Trace
 from harness.trace.nesting import nest, range_tree
-from harness.trace.projection import (
-    COPY_CLASSES,
-    NONE,
-    RULES,
-    ProjectionRule,
-    coverage,
-    launching_calls,
-    link,
-    own_gpu_ns,
-    project,
-)
+from harness.trace.projection import COPY_CLASSES, RULES, ProjectionRule, coverage, own_gpu_ns, project
 from harness.trace.reader import read_trace
 
 A1, A2, B1 = schema.global_tid(10, 1), schema.global_tid(10, 2), schema.global_tid(20, 1)
