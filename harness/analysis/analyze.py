@@ -25,9 +25,10 @@ from harness.analysis.gpu_totals import (
 from harness.analysis.range_totals import PathPerStep, PathTotal, path_totals, per_step
 from harness.analysis.step_finder import Steps, find_steps
 from harness.analysis.step_gpu import StepGpu, step_gpu
+from harness.trace.links import link
 from harness.trace.model import Int64Array, Trace
 from harness.trace.nesting import range_tree
-from harness.trace.projection import RULES, ProjectionRule, coverage, link, project
+from harness.trace.projection import RULES, ProjectionRule, coverage, project
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,11 @@ import numpy as np
 from harness.analysis.intervals import Intervals, complement, intersection, subtraction, union
 from harness.analysis.step_finder import TRUNCATED, WARM_UP, Steps
 from harness.trace import schema
+from harness.trace.groups import summed
 from harness.trace.model import KERNEL, BoolArray, Int32Array, Int64Array, Trace, rows_by_process
 from harness.trace.naming import call_name, used_names
-from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, path_table
+from harness.trace.nesting import RangeTree, innermost
+from harness.trace.paths import ROOT, PathTable, path_table
 
 NONE: Final = ROOT
 
@@ -62,8 +64,9 @@ class Capture:
         """The row in which each time falls; `by_process` says which are whose. -1 where it falls in none."""
         found = np.full(len(times_ns), NONE, dtype=np.int64)
         for pid, own in rows_by_process(self.steps.global_tid).items():
-            own = own[np.argsort(self.steps.start_ns[own], kind="stable")]
+            own = own[np.argsort(self.steps.start_ns[own], kind="stable")]  # (rows of the process,), by start
             events = by_process.get(pid, own[:0])
+            # (events of the process,) the last of its rows to begin by then, which may have ended
             at = np.searchsorted(self.steps.start_ns[own], times_ns[events], side="right") - 1
             row = own[np.maximum(at, 0)]
             inside = (at >= 0) & (times_ns[events] < self.steps.end_ns[row])
@@ -131,8 +134,7 @@ class Capture:
         if self.has_steps:
             return self.steps.global_tid
         threads, thread = np.unique(self.trace.ranges.global_tid, return_inverse=True)
-        time = np.zeros(len(threads), dtype=np.int64)
-        np.add.at(time, thread.reshape(-1), self.self_ns)
+        time = summed(thread, self.self_ns, len(threads))
         chosen = self.steps.global_tid.copy()
         for row, pid in enumerate(chosen.tolist()):
             own = np.flatnonzero(threads & schema.GLOBAL_PID_MASK == pid)
@@ -242,6 +244,7 @@ class Capture:
         for pid, gaps in self.gpu_idle.items():
             mine = np.flatnonzero(own & (pids == pid))
             idle[mine] = gaps.covered_in(ranges.start_ns[mine], ranges.end_ns[mine])
+        # So far inclusive; what the children have is taken off, as with self times.
         children = np.flatnonzero(own & (self.parent != NONE))
         inclusive = idle[children]
         parents = self.parent[children]

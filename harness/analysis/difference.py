@@ -21,9 +21,11 @@ from harness.analysis.capture import Capture, step_names_folded
 from harness.analysis.range_totals import step_of_ranges
 from harness.analysis.step_finder import Steps, find_steps, whole_capture
 from harness.names import STEP
+from harness.trace.links import link
 from harness.trace.model import Trace
-from harness.trace.nesting import ROOT, RangeTree, range_tree
-from harness.trace.projection import ProjectionRule, link, own_gpu_ns, project
+from harness.trace.nesting import RangeTree, range_tree
+from harness.trace.paths import ROOT
+from harness.trace.projection import ProjectionRule, own_gpu_ns, project
 
 NO_VERDICT: Final = (
     "two single captures cannot carry a verdict: this says where they differ, not which code is faster; "

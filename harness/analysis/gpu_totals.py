@@ -1,4 +1,9 @@
-"""Sums over the whole capture by kernel, API call and copy: what `nsys stats` prints, to the ns."""
+"""Sums over the whole capture by kernel, API call and copy: what `nsys stats` prints, to the ns.
+
+The reports are `cuda_gpu_kern_sum`, `cuda_api_sum`, `cuda_gpu_mem_time_sum` and `cuda_gpu_mem_size_sum`. Each column of
+operations or calls is (operations,) or (calls,) long; durations are ns and are summed as they are, overlaps included.
+Only `busy_ns`, which NVIDIA's reports do not have, is a union.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import numpy as np
 
 from harness.analysis.intervals import union
 from harness.trace import schema
+from harness.trace.groups import summed
 from harness.trace.model import GRAPH, KERNEL, MEMCPY, MEMSET, NO_NAME, Int32Array, Int64Array, Trace
 from harness.trace.naming import call_name
 
@@ -106,9 +112,8 @@ def _by_name(
     strings: Sequence[str], name_ids: Int32Array, ns: Int64Array, shown: Callable[[str], str]
 ) -> list[NameTotal]:
     """Totals by name as it is shown; different ids can have the same one."""
-    counts = np.bincount(name_ids - NO_NAME)  # NO_NAME comes first
-    times = np.zeros(len(counts), dtype=np.int64)
-    np.add.at(times, name_ids - NO_NAME, ns)
+    counts = np.bincount(name_ids - NO_NAME)  # (names + 1,): NO_NAME comes first
+    times = summed(name_ids - NO_NAME, ns, len(counts))
     merged: dict[str, tuple[int, int]] = {}
     for at in np.flatnonzero(counts).tolist():
         name = shown(strings[at + NO_NAME]) if at + NO_NAME != NO_NAME else "?"

@@ -1,7 +1,15 @@
 """Sets of time: disjoint, ordered intervals, and how much of a window they cover.
 
 GPU work overlaps (streams, copies beside kernels), so its time is the length of a union and never a sum. All functions
-take and give int64 nanoseconds and work on whole arrays.
+take and give int64 nanoseconds and work on whole arrays: (n,) for a set of n intervals.
+
+The union is the textbook sweep: by start, an interval opens a new piece where it begins beyond the furthest end reached
+so far, and a piece ends where the next one opens. Whatever is asked of a window is then a difference of two prefix
+sums, found by binary search.
+
+    given    ──────      ────
+                ─────                ──
+    union    ────────    ────        ──
 """
 
 from __future__ import annotations
@@ -32,8 +40,8 @@ class Intervals:
         """How many ns of this set lie before each of `times_ns`."""
         if not len(self):
             return np.zeros(len(times_ns), dtype=np.int64)
-        before = np.concatenate(([0], np.cumsum(self.end_ns - self.start_ns)))
-        index = np.searchsorted(self.start_ns, times_ns, side="right")
+        before = np.concatenate(([0], np.cumsum(self.end_ns - self.start_ns)))  # (n + 1,) ns before each interval
+        index = np.searchsorted(self.start_ns, times_ns, side="right")  # (times,) intervals that began by then
         last = np.maximum(index - 1, 0)
         beyond = np.where(index > 0, np.maximum(self.end_ns[last] - times_ns, 0), 0)
         return (before[index] - beyond).astype(np.int64)
@@ -56,8 +64,8 @@ def union(start_ns: Int64Array, end_ns: Int64Array) -> Intervals:
     if not bool((start_ns[1:] >= start_ns[:-1]).all()):
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns = start_ns[order], end_ns[order]
-    reached = np.maximum.accumulate(end_ns)
-    opens = np.flatnonzero(start_ns[1:] > reached[:-1]) + 1
+    reached = np.maximum.accumulate(end_ns)  # (given,) ns
+    opens = np.flatnonzero(start_ns[1:] > reached[:-1]) + 1  # (pieces - 1,) position of the first of each but the first
     return Intervals(start_ns=start_ns[np.concatenate(([0], opens))], end_ns=reached[np.concatenate((opens - 1, [-1]))])
 
 
@@ -74,8 +82,9 @@ def complement(intervals: Intervals, start_ns: int, end_ns: int) -> Intervals:
 def intersection(one: Intervals, other: Intervals) -> Intervals:
     """What both sets cover."""
     # For each interval of `other`, those of `one` that overlap it follow each other.
-    first = np.searchsorted(one.end_ns, other.start_ns, side="right")
-    sizes = np.searchsorted(one.start_ns, other.end_ns, side="left") - first
+    first = np.searchsorted(one.end_ns, other.start_ns, side="right")  # (len(other),)
+    sizes = np.searchsorted(one.start_ns, other.end_ns, side="left") - first  # (len(other),)
+    # (pieces,) from here on: each pair that overlaps.
     of_other = np.repeat(np.arange(len(other)), sizes)
     of_one = np.arange(len(of_other)) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
     # Pieces of disjoint intervals are disjoint, and ascend because both sets do.

@@ -1,4 +1,10 @@
-"""Ranges by path: sums over the whole capture, and a typical step."""
+"""Ranges by path: sums over the whole capture, and a typical step.
+
+The whole capture is a sum by path. A typical step is a table of paths × kept steps, filled by sums and then reduced
+along the steps: a step that lacks a path is a zero in its row, and not a gap.
+
+In comments, `ranges` is the number of ranges, `paths` that of paths and `steps` that of kept steps of all ranks.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.capture import NONE, Capture
+from harness.trace.groups import folded, summed
 from harness.trace.model import FloatArray, Int32Array, Int64Array, Trace
-from harness.trace.nesting import ROOT, PathTable, RangeTree, levels
+from harness.trace.nesting import RangeTree, inherited
 from harness.trace.projection import COPY_CLASSES, Projection
 
 
@@ -77,8 +84,8 @@ def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[P
     """Sum all ranges by path, in tree order."""
     count = len(tree.paths)
     duration = trace.ranges.end_ns - trace.ranges.start_ns
-    columns = [
-        _sums(tree.path_id, values, count)
+    columns = [  # (paths,) each: ns, operations or bytes
+        summed(tree.path_id, values, count)
         for values in (
             duration,
             tree.nesting.self_ns,
@@ -94,9 +101,9 @@ def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[P
     copies = _copies(tree, projection)
     calls = np.bincount(tree.path_id, minlength=count)
     medians = _medians(tree.path_id, duration, count)
-    depth = _depths(tree.paths)
+    depth = tree.paths.depth
     totals = []
-    for path in _tree_order(tree.paths, -columns[0]):
+    for path in tree.paths.tree_order(-columns[0]):
         total, self_ns, gpu, ops, h2d, d2h, sync, projected, delay = (int(column[path]) for column in columns)
         totals.append(
             PathTotal(
@@ -160,16 +167,16 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
     path_of, paths = capture.step_paths
     path = path_of[rows]
     row_step = step_of[rows]
-    column = (np.cumsum(capture.kept) - 1)[row_step]
+    column = (np.cumsum(capture.kept) - 1)[row_step]  # (ranges of kept steps,) position of its step among the kept
     duration = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
     shape = (len(paths), capture.kept_count)
-    calls, total, self_ns, gpu = (
+    calls, total, self_ns, gpu = (  # (paths, steps) each; ns but for the calls
         _table(path, column, values, shape)
         for values in (np.ones(len(rows)), duration, nesting.self_ns[rows], projection.gpu_ns[rows])
     )
-    first = np.full(len(paths), np.iinfo(np.int64).max)
-    np.minimum.at(first, path, trace.ranges.start_ns[rows] - steps.start_ns[row_step])
-    depth = _depths(paths)
+    from_step_ns = trace.ranges.start_ns[rows] - steps.start_ns[row_step]
+    first = folded(np.minimum, path, from_step_ns, len(paths), np.iinfo(np.int64).max)
+    depth = paths.depth
     mean_calls, p90 = calls.mean(axis=1), np.percentile(total, 90, axis=1)
     median, self_median, gpu_median = (np.median(figures, axis=1) for figures in (total, self_ns, gpu))
     return [
@@ -183,7 +190,7 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
             self_median_ms=float(self_median[at]) / 1e6,
             gpu_median_ms=float(gpu_median[at]) / 1e6,
         )
-        for at in _tree_order(paths, first)
+        for at in paths.tree_order(first)
         if calls[at].any()
     ]
 
@@ -192,13 +199,9 @@ def step_of_ranges(capture: Capture) -> Int64Array:
     """Per range: the step whose range it is or lies below; NONE for none."""
     if not capture.has_steps:
         return capture.range_row
-    nesting = capture.tree.nesting
-    step_of = np.full(len(nesting.parent), NONE, dtype=np.int64)
+    step_of = np.full(len(capture.trace.ranges), NONE, dtype=np.int64)
     step_of[capture.steps.range_row] = np.arange(len(capture.steps))
-    for rows in levels(nesting.depth):
-        inner = rows[(step_of[rows] == NONE) & (nesting.parent[rows] != ROOT)]
-        step_of[inner] = step_of[nesting.parent[inner]]
-    return step_of
+    return inherited(capture.tree.nesting, step_of)
 
 
 def _copies(tree: RangeTree, projection: Projection) -> dict[int, tuple[CopyShare, ...]]:
@@ -208,8 +211,8 @@ def _copies(tree: RangeTree, projection: Projection) -> dict[int, tuple[CopyShar
     for at, copy_class in enumerate(COPY_CLASSES):
         if not projection.copy_bytes[:, at].any():
             continue
-        size = _sums(tree.path_id, projection.copy_bytes[:, at], count)
-        time = _sums(tree.path_id, projection.copy_ns[:, at], count)
+        size = summed(tree.path_id, projection.copy_bytes[:, at], count)
+        time = summed(tree.path_id, projection.copy_ns[:, at], count)
         direction, _, memory = copy_class.partition(" ")
         for path in np.flatnonzero(size).tolist():
             share = CopyShare(
@@ -217,12 +220,6 @@ def _copies(tree: RangeTree, projection: Projection) -> dict[int, tuple[CopyShar
             )
             found[path] = (*found.get(path, ()), share)
     return found
-
-
-def _sums(groups: Int32Array, values: Int64Array, count: int) -> Int64Array:
-    sums = np.zeros(count, dtype=np.int64)
-    np.add.at(sums, groups, values)
-    return sums
 
 
 def _table(path: Int32Array, column: Int64Array, values: FloatArray | Int64Array, shape: tuple[int, int]) -> FloatArray:
@@ -234,34 +231,11 @@ def _table(path: Int32Array, column: Int64Array, values: FloatArray | Int64Array
 def _medians(groups: Int32Array, values: Int64Array, count: int) -> FloatArray:
     """The median of each group's values; 0 for an empty one."""
     order = np.lexsort((values, groups))
-    ordered = values[order]
-    sizes = np.bincount(groups, minlength=count)
+    ordered = values[order]  # (values,) each group's side by side, ascending
+    sizes = np.bincount(groups, minlength=count)  # (count,), as what follows
     first = np.cumsum(sizes) - sizes
     medians = np.zeros(count)
     filled = sizes > 0
     low, high = first + (sizes - 1) // 2, first + sizes // 2
     medians[filled] = (ordered[low[filled]] + ordered[high[filled]]) / 2
     return medians
-
-
-def _depths(paths: PathTable) -> list[int]:
-    depth: list[int] = []
-    for parent in paths.parent:
-        depth.append(0 if parent == ROOT else depth[parent] + 1)
-    return depth
-
-
-def _tree_order(paths: PathTable, key: Int64Array) -> list[int]:
-    """Paths depth first, siblings by `key`, smallest first."""
-    children: dict[int, list[int]] = {}
-    for path, parent in enumerate(paths.parent):
-        children.setdefault(parent, []).append(path)
-    for siblings in children.values():
-        siblings.sort(key=lambda path: -int(key[path]))
-    order: list[int] = []
-    stack = children.get(ROOT, [])
-    while stack:
-        path = stack.pop()
-        order.append(path)
-        stack.extend(children.get(path, []))
-    return order

@@ -1,4 +1,11 @@
-"""Finds the steps of a trace: a range by name, our worker's own, or the repeated outermost range of a foreign trace."""
+"""Finds the steps of a trace: a range by name, our worker's own, or the repeated outermost range of a foreign trace.
+
+A foreign trace says nowhere what its step is. Candidates are names (numbers folded) that repeat on one thread, in
+groups of (name, thread) of which only the outermost calls count. The best is the first of: named like a step, numbered,
+repeating; among equals the one least deep, then the one with most time. The order and the thresholds are ours.
+
+In comments, `ranges` is the number of ranges, `rows` that of candidates, `groups` that of (name, thread)s.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +18,10 @@ import numpy as np
 from harness import names
 from harness.errors import TraceError, closest
 from harness.trace import naming, schema
+from harness.trace.groups import folded, summed
 from harness.trace.model import NO_NAME, NO_RANK, BoolArray, Int32Array, Int64Array, Trace
-from harness.trace.nesting import ROOT, RangeTree
+from harness.trace.nesting import RangeTree, inherited
+from harness.trace.paths import ROOT
 
 WARM_UP: Final = "warm-up"
 TRUNCATED: Final = "truncated"
@@ -118,7 +127,7 @@ def whole_capture(trace: Trace) -> Steps:
                 ends.append(int(end[mine].max()))
         if starts:
             spans.append((process.rank, min(starts), max(ends), process.global_pid))
-    columns = np.array(spans, dtype=np.int64).reshape(len(spans), 4)
+    columns = np.array(spans, dtype=np.int64).reshape(len(spans), 4)  # (ranks, 4): rank, ns, ns, process
     return Steps(
         name=None,
         rank=columns[:, 0].astype(np.int32),
@@ -163,19 +172,16 @@ def _repeated(trace: Trace, tree: RangeTree, folded_rows: Int32Array, folded_nam
     if not len(rows):
         return None
     threads, thread = np.unique(ranges.global_tid[rows], return_inverse=True)
+    # (groups,) name × threads + thread; (rows,) its group
     keys, group = np.unique(folded_rows[rows] * len(threads) + thread, return_inverse=True)
-    depth = np.full(len(keys), np.iinfo(np.int32).max)
-    np.minimum.at(depth, group, nesting.depth[rows])
+    depth = folded(np.minimum, group, nesting.depth[rows].astype(np.int64), len(keys), np.iinfo(np.int32).max)
     # Of each name on each thread, only its outermost calls: a step inside a step is none.
     outer = nesting.depth[rows] == depth[group]
     rows, thread, group = rows[outer], thread[outer], group[outer]
-    duration_ns = (ranges.end_ns - ranges.start_ns)[rows]
-    total_ns = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(total_ns, group, duration_ns)
-    first_ns = np.full(len(threads), np.iinfo(np.int64).max)
-    last_ns = np.full(len(threads), np.iinfo(np.int64).min)
-    np.minimum.at(first_ns, thread, ranges.start_ns[rows])
-    np.maximum.at(last_ns, thread, ranges.end_ns[rows])
+    duration_ns = (ranges.end_ns - ranges.start_ns)[rows]  # (rows,), from here on the outermost calls alone
+    total_ns = summed(group, duration_ns, len(keys))
+    first_ns = folded(np.minimum, thread, ranges.start_ns[rows], len(threads), np.iinfo(np.int64).max)
+    last_ns = folded(np.maximum, thread, ranges.end_ns[rows], len(threads), np.iinfo(np.int64).min)
     best: tuple[int, int, int, int] | None = None
     for one in np.flatnonzero(np.bincount(group, minlength=len(keys)) >= 2).tolist():
         name, owner = divmod(int(keys[one]), len(threads))
@@ -208,21 +214,16 @@ def _repeats_like_a_step(duration_ns: Int64Array, *, numbered: bool) -> int | No
 def _in_order(trace: Trace, tree: RangeTree, chosen: BoolArray, name: str) -> Steps:
     """The outermost chosen ranges of the one thread of each rank that has most of them."""
     ranges, parent = trace.ranges, tree.nesting.parent
-    inside = np.zeros(len(ranges), dtype=np.bool_)
-    above = parent.copy()
-    while True:
-        open_rows = np.flatnonzero(above != ROOT)
-        if not len(open_rows):
-            break
-        inside[open_rows] |= chosen[above[open_rows]]
-        above[open_rows] = parent[above[open_rows]]
+    # (ranges,) the tightest chosen range, the range itself included; ROOT for none
+    around = inherited(tree.nesting, np.where(chosen, np.arange(len(ranges)), ROOT))
+    inside = (parent != ROOT) & (around[parent] != ROOT)
     rank_of = trace.rank_of(ranges.global_tid)
     rows = np.flatnonzero(chosen & ~inside & ~tree.nesting.detached & (rank_of != NO_RANK))
     kept: list[Int64Array] = []
     for rank in np.unique(rank_of[rows]).tolist():
         own = rows[rank_of[rows] == rank]
         _, thread, counts = np.unique(ranges.global_tid[own], return_inverse=True, return_counts=True)
-        kept.append(own[thread.reshape(-1) == int(np.argmax(counts))])
+        kept.append(own[thread == int(np.argmax(counts))])
     ordered = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
     return Steps(
         name=name,
@@ -245,8 +246,7 @@ def _numbered_by_launch(trace: Trace, steps: Steps) -> Steps:
 def _with_reasons(trace: Trace, steps: Steps, warmup_steps: int, *, foreign: bool) -> Steps:
     closed = trace.ranges.closed[steps.range_row]
     ranks = len(np.unique(steps.rank))
-    _, number = np.unique(steps.index, return_inverse=True)
-    number = number.reshape(-1)
+    _, number = np.unique(steps.index, return_inverse=True)  # (steps,) the same for all ranks' steps of an index
     whole = np.bincount(number[closed], minlength=len(steps))
     reasons: list[str | None] = []
     for index, ended, ended_on in zip(steps.index.tolist(), closed.tolist(), whole[number].tolist(), strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.analysis.capture import NONE, Capture
 from harness.trace import schema
+from harness.trace.groups import summed
 from harness.trace.model import FloatArray, Int64Array
 
 
@@ -41,7 +42,7 @@ class StepGpu:
 def step_gpu(capture: Capture) -> StepGpu:
     """Measure every step of `capture`; coverage goes by the rule that `capture.op_range` was made by."""
     steps, count = capture.steps, len(capture.steps)
-    busy, idle, communicating, exposed = (np.zeros(count, dtype=np.int64) for _ in range(4))
+    busy, idle, communicating, exposed = (np.zeros(count, dtype=np.int64) for _ in range(4))  # (steps,) ns
     pids = steps.global_tid & schema.GLOBAL_PID_MASK
     for pid in capture.gpu_processes:
         own = pids == pid
@@ -63,14 +64,14 @@ def step_gpu(capture: Capture) -> StepGpu:
 
 
 def _idle_in(capture: Capture, idle_ns: Int64Array) -> tuple[str | None, ...]:
+    """The path with the largest part of each step's idle time: a sum by (step, path), and of each step the largest."""
     found: list[str | None] = [None] * len(capture.steps)
     ranges = np.flatnonzero(capture.idle_by_range > 0)
     if not len(ranges):
         return tuple(found)
     path_of, paths = capture.step_paths
     cells, cell = np.unique(capture.range_row[ranges] * len(paths) + path_of[ranges], return_inverse=True)
-    time = np.zeros(len(cells), dtype=np.int64)
-    np.add.at(time, cell.reshape(-1), capture.idle_by_range[ranges])
+    time = summed(cell, capture.idle_by_range[ranges], len(cells))  # (cells,) ns
     row, path = np.divmod(cells, len(paths))
     for one in np.unique(row).tolist():
         own = np.flatnonzero(row == one)
@@ -91,6 +92,4 @@ def _coverage(capture: Capture) -> FloatArray:
 
 def _per_row(capture: Capture, ns: Int64Array) -> Int64Array:
     """Sums over the operations of each row."""
-    total = np.zeros(len(capture.steps) + 1, dtype=np.int64)  # the last one takes those of no row, which is -1
-    np.add.at(total, capture.op_row, ns)
-    return total[:-1]
+    return summed(capture.op_row, ns, len(capture.steps) + 1)[:-1]  # the last one takes those of no row, which is -1

@@ -3,6 +3,11 @@
 The ranges of a step are those below its range, on its thread. The self times of one step add up to its duration
 exactly, in ns (`harness.trace.nesting` says why). Payloads are marks (`names.PAYLOAD_MARKS`), added to the tightest
 range around them. Paths begin at the step: `step/train_mode_enter/gc.collect`.
+
+A cell is a (step, path) that occurs. Its number is found by numbering the distinct values of step × paths + path, and
+every column of the table is then a sum by cell.
+
+In comments, `ranges` is the number of all ranges, `rows` that of those within steps, and `cells` that of cells.
 """
 
 from __future__ import annotations
@@ -14,8 +19,10 @@ import numpy as np
 
 from harness import names
 from harness.analysis.step_finder import Steps, find_steps
+from harness.trace.groups import summed
 from harness.trace.model import FloatArray, Int64Array, Trace
-from harness.trace.nesting import ROOT, PathTable, RangeTree, innermost, levels, path_table, range_tree
+from harness.trace.nesting import RangeTree, inherited, innermost, range_tree
+from harness.trace.paths import ROOT, PathTable, path_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +100,12 @@ def step_table(
     if steps is None:
         steps = find_steps(trace, tree, step_name=step_name, warmup_steps=warmup_steps)
     step_of = _step_of_ranges(trace, tree, steps)
-    rows = np.flatnonzero(step_of != ROOT)
+    rows = np.flatnonzero(step_of != ROOT)  # (rows,) range
     path_of, paths = _paths_from_step(tree, steps, rows)
+    # (cells,) number of the (step, path); (rows,) its cell
     cells, cell = np.unique(step_of[rows] * max(len(paths), 1) + path_of, return_inverse=True)
-    cell = cell.reshape(-1)
     duration_ns = (trace.ranges.end_ns - trace.ranges.start_ns)[rows]
-    placed = ~tree.nesting.detached[rows]
+    placed = ~tree.nesting.detached[rows]  # a detached range's time is its parent's too, and counts once
     cell_of_range = np.full(len(trace.ranges), ROOT, dtype=np.int64)
     cell_of_range[rows] = cell
     return StepTable(
@@ -107,8 +114,8 @@ def step_table(
         step=cells // max(len(paths), 1),
         path=cells % max(len(paths), 1),
         calls=np.bincount(cell, minlength=len(cells)),
-        total_ns=_sums(cell[placed], duration_ns[placed], len(cells)),
-        self_ns=_sums(cell, tree.nesting.self_ns[rows], len(cells)),
+        total_ns=summed(cell[placed], duration_ns[placed], len(cells)),
+        self_ns=summed(cell, tree.nesting.self_ns[rows], len(cells)),
         moved_bytes=_payload_sums(trace, tree, names.MOVED_BYTES, cell_of_range, len(cells)),
         collected_objects=_payload_sums(trace, tree, names.COLLECTED_OBJECTS, cell_of_range, len(cells)),
     )
@@ -127,6 +134,7 @@ def summarise(table: StepTable) -> list[PathSummary]:
     position[chosen] = np.arange(count)
     used = np.flatnonzero(position[table.step] != ROOT)
     step, path = position[table.step[used]], table.path[used]
+    # (figure, path, kept step): calls, ns, ns, bytes
     by_path = np.zeros((4, len(table.paths), count))
     for layer, column in enumerate((table.calls, table.total_ns, table.self_ns, np.nan_to_num(table.moved_bytes))):
         by_path[layer, path, step] = column[used]
@@ -144,7 +152,7 @@ def summarise(table: StepTable) -> list[PathSummary]:
             self_median_ms=float(np.median(by_path[2, one])) / 1e6,
             moved_bytes_per_step=float(by_path[3, one].mean()) if spoke[one] else None,
         )
-        for one in _tree_order(table.paths)
+        for one in table.paths.tree_order(np.arange(len(table.paths)))
         if one in present
     ]
 
@@ -169,10 +177,7 @@ def _step_of_ranges(trace: Trace, tree: RangeTree, steps: Steps) -> Int64Array:
             step_of[rank_of == rank] = element
         return step_of
     step_of[steps.range_row] = np.arange(len(steps))
-    for rows in levels(tree.nesting.depth):
-        inner = rows[(step_of[rows] == ROOT) & (tree.nesting.parent[rows] != ROOT)]
-        step_of[inner] = step_of[tree.nesting.parent[inner]]
-    return step_of
+    return inherited(tree.nesting, step_of)
 
 
 def _paths_from_step(tree: RangeTree, steps: Steps, rows: Int64Array) -> tuple[Int64Array, PathTable]:
@@ -185,7 +190,7 @@ def _paths_from_step(tree: RangeTree, steps: Steps, rows: Int64Array) -> tuple[I
         name_rows[steps.range_row] = index.setdefault(steps.name, len(index))
         parent[steps.range_row] = ROOT
     # Within the chosen rows: parents of chosen rows are chosen, up to the step.
-    local = np.full(len(parent), ROOT, dtype=np.int64)
+    local = np.full(len(parent), ROOT, dtype=np.int64)  # (ranges,) position in `rows`
     local[rows] = np.arange(len(rows))
     above = parent[rows]
     path_of, paths = path_table(np.where(above == ROOT, ROOT, local[above]), name_rows[rows], tuple(index))
@@ -196,6 +201,7 @@ def _payload_sums(trace: Trace, tree: RangeTree, mark: str, cell_of_range: Int64
     sums = np.full(cells, np.nan)
     wanted = {index for index, text in enumerate(trace.strings) if text == mark}
     marks = np.flatnonzero(np.isin(trace.marks.name_id, list(wanted)) & ~np.isnan(trace.marks.payload))
+    # (marks,) the tightest range around each
     holder = innermost(trace.ranges, tree.nesting, trace.marks.global_tid[marks], trace.marks.time_ns[marks])
     inside = holder != ROOT
     cell = np.where(inside, cell_of_range[holder], ROOT)
@@ -203,26 +209,6 @@ def _payload_sums(trace: Trace, tree: RangeTree, mark: str, cell_of_range: Int64
     sums[cell] = 0.0
     np.add.at(sums, cell, trace.marks.payload[marks])
     return sums
-
-
-def _sums(cell: Int64Array, values: Int64Array, cells: int) -> Int64Array:
-    sums = np.zeros(cells, dtype=np.int64)
-    np.add.at(sums, cell, values)
-    return sums
-
-
-def _tree_order(paths: PathTable) -> list[int]:
-    """Paths depth first, children in the order of the table."""
-    children: dict[int, list[int]] = {}
-    for path, parent in enumerate(paths.parent):
-        children.setdefault(parent, []).append(path)
-    order: list[int] = []
-    stack = list(reversed(children.get(ROOT, [])))
-    while stack:
-        path = stack.pop()
-        order.append(path)
-        stack.extend(reversed(children.get(path, [])))
-    return order
 
 
 def _whole(value: float) -> int | None:

@@ -6,7 +6,11 @@ CUPTI's activity records, with CUPTI's correlation ids; everything else in it is
 
 **Clocks.** kineto's times are UTC: `baseTimeNanoseconds` plus microseconds with three decimals. The recorder's are
 CLOCK_MONOTONIC. The offset between the two is measured right before the first and right after the last event, and
-interpolated between them, so that a clock that is being slewed does no harm.
+interpolated between them, so that a clock that is being slewed does no harm:
+
+    monotonic(utc) = utc + offset at the first reading + drift between the readings × (utc - first) / (last - first)
+
+in integers throughout, for 2**53 ns of float64 are less than UTC has counted since 1970.
 
 **Threads.** CUPTI names a calling thread by the low 32 bits of its pthread id; kineto translates only the threads that
 its CPU profiler has seen, which stays off here because it slows every operator down. The map from pthread ids to
@@ -74,7 +78,7 @@ class ClockMap:
 
     def monotonic_ns(self, utc_ns: int) -> int:
         """The monotonic time of a UTC time, ns."""
-        offset = self.first.monotonic_ns - self.first.utc_ns
+        offset = self.first.monotonic_ns - self.first.utc_ns  # ns, as all of these
         span = self.last.utc_ns - self.first.utc_ns
         if span <= 0:
             return utc_ns + offset
@@ -216,7 +220,7 @@ class _Rows:
             self.flush()
 
     def _times(self, event: Mapping[str, Any]) -> tuple[int, int]:
-        start = self._base_ns + round(Decimal(event["ts"]) * 1000)
+        start = self._base_ns + round(Decimal(event["ts"]) * 1000)  # µs after the base → UTC ns
         end = start + round(Decimal(event["dur"]) * 1000)
         return self._clock.monotonic_ns(start), self._clock.monotonic_ns(end)
 

@@ -50,6 +50,6 @@ def distinct(ids: Int64Array) -> tuple[Int64Array, Int64Array]:
     if high - low > _TABLE_IDS:
         distinct, slots = np.unique(ids, return_inverse=True)
         return distinct, slots
-    seen = np.zeros(high - low + 1, dtype=np.bool_)
+    seen = np.zeros(high - low + 1, dtype=np.bool_)  # (ids between,): whether `low + i` occurs
     seen[ids - low] = True
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[ids - low]

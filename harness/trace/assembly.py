@@ -1,4 +1,10 @@
-"""Makes one `Trace` from what was read of one or several files: one time axis, one string table, ranks, sorted rows."""
+"""Makes one `Trace` from what was read of one or several files: one time axis, one string table, ranks, sorted rows.
+
+nsys promises no order of rows from 2025.6 on, so every table is sorted by start (stable: ties keep the file's order).
+Columns are moved one at a time, so that a table and its sorted copy are never in memory together.
+
+In comments, `rows` is the number of rows of the table at hand over all files.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +52,8 @@ def assemble(exports: Sequence[Export], interner: Interner) -> Trace:
     nvtx = _concatenate([export.nvtx for export in exports])
     payload = np.concatenate([export.payload for export in exports])
     marks = _marks(nvtx, payload)
-    ranges = _ranges(nvtx, payload, _domain_names(nvtx, interner), warnings)
+    last_ns = max(export.nvtx_last_ns for export in exports)
+    ranges = _ranges(nvtx, payload, _domain_names(nvtx, interner), last_ns, warnings)
     operations = _operations(exports)
     api_rows = _sorted(_concatenate([export.api for export in exports]))
     sync_rows = _sorted(_concatenate([export.syncs for export in exports]))
@@ -120,6 +127,7 @@ def _moved(export: Export, shift_ns: int, host: int) -> Export:
         export,
         process_names={pid + (host << 56): name for pid, name in export.process_names.items()},
         ranks={pid + (host << 56): rank for pid, rank in export.ranks.items()},
+        nvtx_last_ns=export.nvtx_last_ns if export.nvtx_last_ns == OPEN_END else export.nvtx_last_ns + shift_ns,
         session_start_utc_ns=None if started is None else started - shift_ns,
     )
 
@@ -143,11 +151,12 @@ def _sorted(rows: Columns) -> Columns:
 
 def _domain_names(nvtx: Columns, interner: Interner) -> Int64Array:
     """Name index of each row's domain; NO_NAME for the default domain. Ids are numbered per process."""
-    named = np.full(len(nvtx["domain"]), NO_NAME, dtype=np.int64)
+    named = np.full(len(nvtx["domain"]), NO_NAME, dtype=np.int64)  # (rows,) name index
     rows = np.flatnonzero(nvtx["domain"] != 0)
     if not len(rows):
         return named
     pids = nvtx["global_tid"][rows] & schema.GLOBAL_PID_MASK
+    # (2, distinct (process, domain)s), (rows with a domain,)
     pairs, inverse = np.unique(np.stack([pids, nvtx["domain"][rows]]), axis=1, return_inverse=True)
     created = nvtx["event_type"][rows] == schema.NVTX_DOMAIN_CREATE
     create_rows = rows[created]
@@ -166,18 +175,19 @@ def _domain_names(nvtx: Columns, interner: Interner) -> Int64Array:
     return named
 
 
-def _ranges(nvtx: Columns, payload: FloatArray, domains: Int64Array, warnings: list[str]) -> NvtxRanges:
+def _ranges(nvtx: Columns, payload: FloatArray, domains: Int64Array, last_ns: int, warnings: list[str]) -> NvtxRanges:
+    """The ranges among the rows, in the order that the model promises."""
     rows = np.flatnonzero(np.isin(nvtx["event_type"], schema.RANGE_TYPES))
-    start = nvtx["start_ns"][rows]
+    start = nvtx["start_ns"][rows]  # (ranges,) ns
     end = nvtx["end_ns"][rows]
     closed = end != OPEN_END
     if not bool(closed.all()):
-        # As NVIDIA's reports do it: up to the largest time in the table.
-        last = max(int(nvtx["start_ns"].max()), int(nvtx["end_ns"].max()))
+        # As NVIDIA's reports do it: up to the largest time in the table, of rows too that were not read.
+        last = max(last_ns, int(nvtx["start_ns"].max()), int(nvtx["end_ns"].max()))
         end = np.where(closed, end, last)
         warnings.append(f"{int((~closed).sum())} ranges were still open when the trace ended")
     end = np.maximum(end, start)
-    order = np.lexsort((-end, start))
+    order = np.lexsort((-end, start))  # by start, longest first: the outer range comes before the inner one
     rows = rows[order]
     return NvtxRanges(
         start_ns=start[order],
@@ -207,8 +217,8 @@ def _operations(exports: Sequence[Export]) -> GpuOperations:
     kinds = ((KERNEL, "kernels"), (MEMCPY, "memcpys"), (MEMSET, "memsets"), (GRAPH, "graphs"))
     parts: list[tuple[int, Columns]] = [(kind, getattr(export, table)) for kind, table in kinds for export in exports]
     lengths = [len(part["start_ns"]) for _, part in parts]
-    order = np.argsort(np.concatenate([part["start_ns"] for _, part in parts]), kind="stable")
-    place = np.empty_like(order)
+    order = np.argsort(np.concatenate([part["start_ns"] for _, part in parts]), kind="stable")  # (operations,)
+    place = np.empty_like(order)  # its inverse
     place[order] = np.arange(len(order))
     places = np.split(place, np.cumsum(lengths)[:-1])  # by part: where each of its rows comes to stand
 

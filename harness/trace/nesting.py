@@ -11,26 +11,32 @@ and takes none from its parent.
 Where times tie, the earlier row is the outer one, and an empty range at the instant where one ends and another begins
 belongs to the one that begins.
 
-Method: with a thread's ranges ordered by (start, longest first), the depth of the i-th is i minus the number that had
-ended by its start, and its parent is the last range before it that is one less deep: two binary searches a range, no
-loop. On a laminar thread each parent found contains its child; where one does not, that thread alone is walked with a
-stack.
+The parent is the one of NVIDIA's projection (`nvtx_gpu_proj_trace` of `nsys stats`): the tightest range on the same
+thread that contains it. How it is found is ours. With a thread's ranges ordered by (start, longest first), the depth of
+the i-th is i minus the number that had ended by its start, and its parent is the last range before it that is one less
+deep: two binary searches a range, no loop.
+
+    a ──────────────────        row   ended by its start   depth = row - ended   last before it, one less deep
+      b ──────                   a 0          0                    0                   -
+        c ──                     b 1          0                    1                   a
+                d ──             c 2          0                    2                   b
+                                 d 3          2 (b and c)          1                   a
+
+On a laminar thread each parent found contains its child; where one does not, that thread alone is walked with a stack.
+
+In comments, `ranges` is the number of all ranges and `rows` that of those at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from harness.errors import TraceError
-from harness.names import PATH_SEPARATOR
 from harness.trace import naming
 from harness.trace.model import BoolArray, Int32Array, Int64Array, NvtxRanges, Trace, distinct_ids
-
-ROOT: Final = -1
+from harness.trace.paths import ROOT, PathTable, depths, levels, path_table
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,20 +48,6 @@ class Nesting:
     depth: Int32Array
     self_ns: Int64Array
     detached: BoolArray
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PathTable:
-    """The distinct paths of a trace, parents before children."""
-
-    parent: tuple[int, ...]
-    """Path of the parent; ROOT for an outermost one."""
-    name: tuple[str, ...]
-    text: tuple[str, ...]
-    """Names joined with `/` from the outermost range."""
-
-    def __len__(self) -> int:
-        return len(self.text)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,12 +72,12 @@ def nest(ranges: NvtxRanges) -> Nesting:
     count = len(ranges)
     parent = np.full(count, ROOT, dtype=np.int64)
     detached = ranges.end_global_tid != ranges.global_tid
-    threads, thread = np.unique(ranges.global_tid, return_inverse=True)
+    threads, thread = np.unique(ranges.global_tid, return_inverse=True)  # (threads,) ids, (ranges,) index into them
     # Rows of one thread side by side; within it they keep (start, longest first).
     order = np.argsort(thread, kind="stable")
-    order = order[~detached[order]]
+    order = order[~detached[order]]  # (placed ranges,) row
     start, end = thread_times(thread[order], len(threads), ranges.start_ns[order], ranges.end_ns[order])
-    found, fits = _laminar_parents(start, end)
+    found, fits = _laminar_parents(start, end)  # (placed ranges,) position in `order`
     parent[order] = np.where(found == ROOT, ROOT, order[found])
     for broken in np.unique(thread[order][~fits]).tolist():
         rows = order[thread[order] == broken]
@@ -94,7 +86,7 @@ def nest(ranges: NvtxRanges) -> Nesting:
         detached[rows] = apart
     _hang_detached(ranges, thread, parent, detached)
     duration = ranges.end_ns - ranges.start_ns
-    self_ns = np.where(detached, 0, duration)
+    self_ns = np.where(detached, 0, duration)  # (ranges,) ns
     charged = np.flatnonzero((parent != ROOT) & ~detached)
     np.subtract.at(self_ns, parent[charged], duration[charged])
     return Nesting(parent=parent, depth=depths(parent), self_ns=self_ns, detached=detached)
@@ -117,7 +109,7 @@ def thread_times(
 def _laminar_parents(start: Int64Array, end: Int64Array) -> tuple[Int64Array, BoolArray]:
     """Parent of each range, and whether it really contains it, for ranges grouped by thread and ordered within."""
     count = len(start)
-    index = np.arange(count)
+    index = np.arange(count)  # (rows,), as all arrays here are but `begins`
     empty = start == end
     ended = np.searchsorted(np.sort(end[~empty]), start, side="right")
     if bool(empty.any()):
@@ -127,6 +119,7 @@ def _laminar_parents(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Bo
         inside = empty & (np.searchsorted(begins, start, side="left") == np.searchsorted(begins, start, side="right"))
         ended[inside] = np.searchsorted(np.sort(end), start[inside], side="left")
     depth = index - ended
+    # (depth, index) as one ascending number: just before where a row stands one level up is its parent.
     by_depth = np.argsort(depth, kind="stable")
     key = depth[by_depth] * count + by_depth
     position = np.searchsorted(key, (depth - 1) * count + index) - 1
@@ -167,7 +160,7 @@ def _hang_detached(ranges: NvtxRanges, thread: Int64Array, parent: Int64Array, d
     placed = np.flatnonzero(~detached)
     placed = placed[np.argsort(thread[placed], kind="stable")]
     # The last range that began by then; whatever contains the detached one is among its ancestors or is it.
-    last = np.empty(len(rows), dtype=np.int64)
+    last = np.empty(len(rows), dtype=np.int64)  # (detached ranges,) row
     for one in np.unique(thread[rows]).tolist():
         mine = placed[thread[placed] == one]
         here = thread[rows] == one
@@ -181,45 +174,13 @@ def _hang_detached(ranges: NvtxRanges, thread: Int64Array, parent: Int64Array, d
     parent[rows] = last
 
 
-def depths(parent: Int64Array) -> Int32Array:
-    """Number of ancestors of each row."""
-    depth = np.zeros(len(parent), dtype=np.int32)
-    above = parent.copy()
-    while True:
-        deeper = above != ROOT
-        if not bool(deeper.any()):
-            return depth
-        depth[deeper] += 1
-        above[deeper] = parent[above[deeper]]
-
-
-def levels(depth: Int32Array) -> Iterator[Int64Array]:
-    """Rows of depth 0, then those of depth 1, and so on: parents come before their children."""
-    by_depth = np.argsort(depth, kind="stable")
-    bounds = np.cumsum(np.bincount(depth)) if len(depth) else np.empty(0, dtype=np.int64)
-    first = 0
-    for last in bounds.tolist():
-        yield by_depth[first:last]
-        first = last
-
-
-def path_table(parent: Int64Array, name_rows: Int32Array, names: Sequence[str]) -> tuple[Int32Array, PathTable]:
-    """The distinct (path of the parent, name) pairs of a forest, and each row's path."""
-    path_id = np.full(len(name_rows), ROOT, dtype=np.int32)
-    parents: list[int] = []
-    leaf: list[str] = []
-    text: list[str] = []
-    for rows in levels(depths(parent)):
-        above = parent[rows]
-        parent_path = np.where(above == ROOT, ROOT, path_id[above]).astype(np.int64)
-        keys, inverse = np.unique(parent_path * len(names) + name_rows[rows], return_inverse=True)
-        path_id[rows] = inverse.reshape(-1) + len(parents)
-        for key in keys.tolist():
-            outer, name = divmod(key, len(names))
-            parents.append(outer)
-            leaf.append(names[name])
-            text.append(names[name] if outer == ROOT else f"{text[outer]}{PATH_SEPARATOR}{names[name]}")
-    return path_id, PathTable(parent=tuple(parents), name=tuple(leaf), text=tuple(text))
+def inherited(nesting: Nesting, own: Int64Array) -> Int64Array:
+    """Per range: its own value, or else that of the tightest range around it which has one; ROOT is no value."""
+    found = own.copy()
+    for rows in levels(nesting.depth):
+        without = rows[(found[rows] == ROOT) & (nesting.parent[rows] != ROOT)]
+        found[without] = found[nesting.parent[without]]
+    return found
 
 
 class RangeFinder:

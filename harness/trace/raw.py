@@ -38,6 +38,8 @@ class Export:
     nvtx: Columns
     payload: FloatArray
     """Of the `nvtx` rows."""
+    nvtx_last_ns: int
+    """Largest time of all NVTX events, those that are not in `nvtx` included; OPEN_END where no range needs it."""
     kernels: Columns
     memcpys: Columns
     memsets: Columns

@@ -45,9 +45,9 @@ class _Column(NamedTuple):
     default: int = -1
 
 
+_TIMES = (_Column("start_ns", ("start",)), _Column("end_ns", ("end", "start")))
 _GPU = (
-    _Column("start_ns", ("start",)),
-    _Column("end_ns", ("end", "start")),
+    *_TIMES,
     _Column("global_pid", ("globalPid",), 0),
     _Column("correlation_id", ("correlationId",)),
 )
@@ -63,8 +63,7 @@ _MEMCPY = (
 _MEMSET = (*_GPU, _Column("bytes", ("bytes",), 0), _Column("dst_kind", ("memKind",)))
 _SYNC = (*_GPU, _Column("sync_type", ("syncType", "deprecatedSyncType"), 0))
 _API = (
-    _Column("start_ns", ("start",)),
-    _Column("end_ns", ("end", "start")),
+    *_TIMES,
     _Column("global_tid", ("globalTid",), 0),
     _Column("correlation_id", ("correlationId",)),
     _Column("string_id", ("nameId",)),
@@ -143,6 +142,7 @@ class _Database:
             source=str(self._path),
             nvtx=nvtx,
             payload=payload,
+            nvtx_last_ns=self._nvtx_last_ns(nvtx),
             kernels=self._named("CUPTI_ACTIVITY_KIND_KERNEL", (*_KERNEL, *place), interner),
             memcpys=self._columns("CUPTI_ACTIVITY_KIND_MEMCPY", (*_MEMCPY, *place)),
             memsets=self._columns("CUPTI_ACTIVITY_KIND_MEMSET", (*_MEMSET, *place)),
@@ -206,6 +206,15 @@ class _Database:
         read["name_id"] = np.where(registered == NO_NAME, written, registered)
         payload = rows.column(len(_NVTX) + 1, np.float64)
         return read, np.where(np.isneginf(payload), np.nan, payload)
+
+    def _nvtx_last_ns(self, nvtx: Columns) -> int:
+        """What stands for the end of ranges that have none; asked for only where there are some."""
+        open_ranges = (nvtx["end_ns"] == OPEN_END) & np.isin(nvtx["event_type"], schema.RANGE_TYPES)
+        if not bool(open_ranges.any()):
+            return OPEN_END
+        start, end = (_integer(column, self._column_names("NVTX_EVENTS")) for column in _TIMES)
+        (last,) = self._probe.execute(f"SELECT MAX(MAX({start}, {end})) FROM NVTX_EVENTS").fetchone()
+        return int(last)
 
     def _names(self, string_ids: Int64Array, interner: Interner) -> Int64Array:
         """Interned names of ids of StringIds; NO_NAME for ids that are not in it. Reads only those that are used."""

@@ -10,7 +10,8 @@ from harness.analysis.capture import Capture
 from harness.analysis.step_finder import OUTLYING_FIRST, Steps, whole_capture
 from harness.trace import model, schema
 from harness.trace.model import Trace
-from harness.trace.nesting import Nesting, PathTable, RangeTree
+from harness.trace.nesting import Nesting, RangeTree
+from harness.trace.paths import PathTable
 
 US = 1_000
 MS = 1_000_000

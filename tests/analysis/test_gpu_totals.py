@@ -1,21 +1,24 @@
-"""Sums equal the output of NVIDIA's own `nsys stats`, to the ns."""
+"""Sums equal the output of NVIDIA's own `nsys stats`, to the ns, and what its rules say in plain SQL."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nsys_exports import REAL_FOLDER, every_export, real
 from scene import MS, Scene
 
-from harness.analysis.gpu_totals import api_totals, copy_totals, gpu_totals, kernel_totals
+from harness.analysis.gpu_totals import MEMSET_KIND, api_totals, copy_totals, gpu_totals, kernel_totals
 from harness.trace import schema
 from harness.trace.naming import api_name
 from harness.trace.reader import read_trace
 
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
-STATS = sorted(SHARED.glob("*.nsys-stats.txt"))
-needs_shared = pytest.mark.skipif(not STATS, reason="../shared/nsys-exports is absent")
+STATS = sorted(REAL_FOLDER.glob("*.nsys-stats.txt"))
 
 
 def nvidia_rows(text: str, report: str) -> list[tuple[str, int, int]]:
@@ -30,7 +33,7 @@ def nvidia_rows(text: str, report: str) -> list[tuple[str, int, int]]:
     return rows
 
 
-@needs_shared
+@pytest.mark.skipif(not STATS, reason="../shared/nsys-exports is absent")
 @pytest.mark.parametrize("stats", STATS, ids=lambda path: path.stem)
 def test_kernels_and_api_calls_equal_nvidias_output(stats: Path) -> None:
     text = stats.read_text()
@@ -50,9 +53,39 @@ def test_kernels_and_api_calls_equal_nvidias_output(stats: Path) -> None:
     ]
 
 
-@needs_shared
+def sums(export: Path, table: str, columns: str, where: str = "1") -> list[tuple[Any, ...]]:
+    """`SELECT columns, COUNT(*), SUM(duration)`, by the columns; nothing where there is no such table."""
+    with contextlib.closing(sqlite3.connect(f"file:{export}?mode=ro&immutable=1", uri=True)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchall():
+            return []
+        sql = f"SELECT {columns}, COUNT(*), SUM(end - start) FROM {table} WHERE {where} GROUP BY {columns}"
+        return connection.execute(sql).fetchall()
+
+
+@every_export
+def test_totals_are_what_plain_sql_says(export: Path) -> None:
+    """As `cuda_gpu_kern_sum`, `cuda_api_sum` and `cuda_gpu_mem_time_sum` add up."""
+    trace = read_trace(export)
+    name = "(SELECT value FROM StringIds WHERE id = {})"
+    kernels = sums(export, "CUPTI_ACTIVITY_KIND_KERNEL", name.format("demangledName"))
+    assert {(one.name, one.calls, one.total_ns) for one in kernel_totals(trace)} == set(kernels)
+    calls, times = Counter[str](), Counter[str]()
+    for recorded, count, time in sums(export, "CUPTI_ACTIVITY_KIND_RUNTIME", name.format("nameId"), "eventClass != 67"):
+        documented = re.sub(r"^(cu\w+?)((_v\d+)|_ptsz|_ptds)+$", r"\1", recorded)
+        calls[documented] += count
+        times[documented] += time
+    assert {one.name: (one.calls, one.total_ns) for one in api_totals(trace)} == {
+        api: (calls[api], times[api]) for api in calls
+    }
+    copies = sums(export, "CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind")
+    found = {one.kind: (one.count, one.total_ns) for one in copy_totals(trace) if one.kind != MEMSET_KIND}
+    assert found == {schema.COPY_KINDS[kind]: (count, time) for kind, count, time in copies}
+    graphs = sums(export, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "1")
+    assert gpu_totals(trace).graph_ns == sum(time for *_, time in graphs)
+
+
 def test_graph_launches_are_gpu_time() -> None:
-    totals = gpu_totals(read_trace(SHARED / "cuda_graphs_2024.6.sqlite"))
+    totals = gpu_totals(read_trace(real("cuda_graphs_2024.6")))
     assert totals.kernel_ns == 78_270
     assert totals.graph_ns > 7_800_000_000
     assert totals.busy_ns > 7_800_000_000

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nsys_exports import every_stepped
 from scene import MS, US, Scene
 
 from harness.analysis.analyze import TraceAnalysis, analyze
@@ -14,7 +15,6 @@ from harness.analysis.range_totals import innermost_copies
 from harness.trace import schema
 from harness.trace.reader import read_trace
 
-EXPORTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
 TO_DEVICE, TO_HOST = 1, 2
 
 
@@ -78,13 +78,15 @@ def test_copies_are_told_of_the_range_that_made_them() -> None:
     ]
 
 
-@pytest.mark.skipif(not EXPORTS.is_dir(), reason="the shared real exports are not here")
-def test_copies_of_a_real_trace_are_those_of_the_whole_capture() -> None:
-    found = analyze(read_trace(EXPORTS / "pytorch_steps_2025.1.sqlite"))
+@every_stepped
+def test_copies_of_an_export_are_those_of_the_whole_capture(export: Path) -> None:
+    found = analyze(read_trace(export))
     outermost = [copy for total in found.ranges if total.depth == 0 for copy in total.copies]
-    for kind, direction in (("Host-to-Device", "h2d"), ("Device-to-Device", "device")):
-        (whole,) = (total for total in found.copies if total.kind == kind)
-        own = [copy for copy in outermost if copy.direction == direction]
+    directions = {"Host-to-Device": "h2d", "Device-to-Device": "device"}
+    wholes = [total for total in found.copies if total.kind in directions]
+    assert wholes
+    for whole in wholes:
+        own = [copy for copy in outermost if copy.direction == directions[whole.kind]]
         assert sum(copy.bytes for copy in own) == whole.bytes
         assert sum(copy.total_ns for copy in own) == whole.total_ns
         assert sum(copy.bytes for copy in own if copy.memory == "pageable") == whole.pageable_bytes

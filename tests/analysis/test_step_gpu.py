@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
+from nsys_exports import every_stepped
 from scene import MS, Scene
 
 from harness.analysis.analyze import analyze
 from harness.analysis.document import analyze_document
 from harness.trace.reader import read_trace
-
-EXPORTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
 
 
 def three_steps() -> Scene:
@@ -60,11 +58,12 @@ def test_idle_time_outside_ranges_is_given_to_none() -> None:
     assert step["idle_in"] == "wait"
 
 
-@pytest.mark.skipif(not EXPORTS.is_dir(), reason="the shared real exports are not here")
-def test_busy_and_idle_make_up_the_steps_of_a_real_trace() -> None:
-    steps = analyze_document(analyze(read_trace(EXPORTS / "pytorch_steps_2025.1.sqlite")))["steps"]
+@every_stepped
+def test_busy_and_idle_make_up_the_steps_of_an_export(export: Path) -> None:
+    found = analyze_document(analyze(read_trace(export)))
+    steps = found["steps"]
     assert len(steps) == 4
     for step in steps:
         assert step["gpu_busy_ns"] + step["gpu_idle_ns"] == step["duration_ns"]
         assert step["coverage"] == 1
-        assert step["idle_in"].startswith("Warm-up Step *")
+        assert step["idle_in"].startswith(found["step"])

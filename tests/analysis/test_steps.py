@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nsys_exports import every_stepped, real
 
 from harness import names
 from harness.analysis.analyze import analyze
@@ -25,7 +26,6 @@ from harness.trace.nesting import range_tree
 from harness.trace.reader import read_trace
 from harness.trace.writer import TraceWriter
 
-EXPORTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
 PUSH, START_END, MARK = schema.NVTX_PUSH_POP, schema.NVTX_START_END, schema.NVTX_MARK
 
 Row = tuple[str, int, int | None]
@@ -202,6 +202,11 @@ def spaced(*names_of_step: str, count: int = 3, length: int = 90) -> list[Row]:
         pytest.param([("fit", 0, 999), *spaced("ProfilerStep##")], ("ProfilerStep*", 3), id="inside another"),
         pytest.param(spaced("iter #", "batch #"), ("iter *", 3), id="the outer of two"),
         pytest.param(spaced("train"), ("train", 3), id="fills its thread"),
+        pytest.param(spaced("train", "item #"), ("item *", 3), id="a number says more than being the outer one"),
+        pytest.param(spaced("item #", "train_step"), ("train_step", 3), id="a name says more than a number"),
+        pytest.param(
+            [("load", 0, 300), ("load", 310, 312), ("load", 314, 316)], (None, 1), id="one call makes up its time"
+        ),
         pytest.param(spaced("aten::add", "optimizer_step", length=20), (None, 1), id="neither"),
         pytest.param([("only", 0, 10)], (None, 1), id="no repetition"),
     ],
@@ -230,18 +235,21 @@ def test_an_outlying_first_step_is_dropped_in_foreign_traces_alone(tmp_path: Pat
     assert find_steps(trace, range_tree(trace)).dropped == (None,) * 5
 
 
-@pytest.mark.skipif(not EXPORTS.is_dir(), reason="the shared real exports are not here")
-def test_real_exports() -> None:
-    trace = read_trace(EXPORTS / "pytorch_steps_2025.1.sqlite")
-    table = step_table(trace)
-    assert table.steps.name == "Warm-up Step *"
-    assert table.steps.dropped == (OUTLYING_FIRST, None, None, None, None)
-    assert (table.steps.duration_ns // 1_000_000).tolist() == [772, 223, 244, 223, 223]
+@every_stepped
+def test_the_self_times_of_each_step_of_an_export_add_up_to_it(export: Path) -> None:
+    table = step_table(read_trace(export))
     sums = np.zeros(len(table.steps), dtype=np.int64)
     np.add.at(sums, table.step, table.self_ns)
     assert sums.tolist() == table.steps.duration_ns.tolist()
 
-    two_ranks = step_table(read_trace(EXPORTS / "torchrun_2rank_base_2026.2.sqlite"))
+
+def test_real_exports() -> None:
+    table = step_table(read_trace(real("pytorch_steps_2025.1")))
+    assert table.steps.name == "Warm-up Step *"
+    assert table.steps.dropped == (OUTLYING_FIRST, None, None, None, None)
+    assert (table.steps.duration_ns // 1_000_000).tolist() == [772, 223, 244, 223, 223]
+
+    two_ranks = step_table(read_trace(real("torchrun_2rank_base_2026.2")))
     assert two_ranks.steps.name is None
     assert two_ranks.steps.rank.tolist() == [0, 1]
     assert sum(two_ranks.calls) == 19_118

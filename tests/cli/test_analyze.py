@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nsys_exports import every_export, every_training, real
+from nsys_story import RANKS, STEPS
+from nsys_years import Year
 from trace_files import MS, training, write
 
 from harness.cli.__main__ import run
 
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
-EXPORTS = sorted(SHARED.glob("*.sqlite"))
 DATA = Path(__file__).resolve().parents[1] / "data"
-needs_shared = pytest.mark.skipif(not EXPORTS, reason="../shared/nsys-exports is absent")
 
 KEYS = {
     "schema", "trace", "steps", "dropped_steps", "ranges", "per_step", "kernels", "api", "copies", "gpu", "coverage",
@@ -222,9 +222,8 @@ def test_a_report_is_exported_where_nsys_is(
     assert "nsys is not on PATH" in capsys.readouterr().err
 
 
-@needs_shared
-@pytest.mark.parametrize("export", EXPORTS, ids=lambda path: path.stem)
-def test_every_real_export_goes_through(
+@every_export
+def test_every_export_goes_through(
     export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both as JSON and as text; and scrubbed, it says the same."""
@@ -243,9 +242,21 @@ def test_every_real_export_goes_through(
         assert finding["ns_per_step"] > 0
 
 
-@needs_shared
+@every_training
+def test_work_that_autograd_launches_is_found_by_process(year: Year, capsys: pytest.CaptureFixture[str]) -> None:
+    for rule, operations in zip(("thread", "process"), year.figures.operations["backward"], strict=True):
+        found = analyze(capsys, year.path, "--rule", rule)
+        (backward,) = (row for row in found["ranges"] if row["name"] == "backward")
+        assert (backward["calls"], backward["gpu_ops"]) == (RANKS * STEPS, RANKS * STEPS * operations)
+    assert found["gpu"]["graph_ns"] == year.figures.graph_ns
+    assert any("--cuda-graph-trace=node" in warning for warning in found["warnings"]) == year.graphs
+    (copies,) = found["copies"][:-1]  # the last one is the memset
+    assert (copies["kind"], copies["bytes"]) == ("Host-to-Device", year.figures.copied_bytes)
+    assert copies["pageable_bytes"] == year.figures.copied_bytes
+
+
 def test_the_backward_ranges_of_a_pytorch_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    export = SHARED / "pytorch_steps_2025.1.sqlite"
+    export = real("pytorch_steps_2025.1")
     for rule, operations in (("thread", 507), ("process", 7_742)):
         found = analyze(capsys, export, "--rule", rule)
         backward = [row for row in found["ranges"] if row["name"] == "Backward"]
@@ -256,20 +267,29 @@ def test_the_backward_ranges_of_a_pytorch_trace(capsys: pytest.CaptureFixture[st
     assert len(found["steps"]) == 4
 
 
-@needs_shared
+@every_training
+def test_copies_of_each_year_are_shown_by_range(
+    year: Year, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run(["analyze", str(year.path)]) == 0
+    lines = capsys.readouterr().out.split("Copies by range, whole capture\n")[1].splitlines()
+    shown = f"{year.figures.copied_bytes / 1e3:.1f}"
+    assert lines[2].split() == ["train", "step", "*/load", "h2d", "pageable", shown, "kB", "0.5"]
+
+
 def test_copies_are_shown_by_range(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert run(["analyze", str(SHARED / "pytorch_steps_2025.1.sqlite")]) == 0
+    assert run(["analyze", str(real("pytorch_steps_2025.1"))]) == 0
     lines = capsys.readouterr().out.split("Copies by range, whole capture\n")[1].splitlines()
     assert lines[0].split() == ["range", "copies", "bytes", "GB/s"]
     assert lines[3].split() == ["Run", "Benchmark/Initialize", "Model", "h2d", "pageable", "515", "MB", "8.5"]
-    assert run(["analyze", str(SHARED / "mpi_saxpy_2022.2.sqlite")]) == 0
+    assert run(["analyze", str(real("mpi_saxpy_2022.2"))]) == 0
     assert "Copies by range" not in capsys.readouterr().out
 
 
-@needs_shared
 def test_graph_launches_are_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    found = analyze(capsys, SHARED / "cuda_graphs_2024.6.sqlite")
+    found = analyze(capsys, real("cuda_graphs_2024.6"))
     assert found["gpu"]["graph_ns"] == 7_811_141_695
     assert any("--cuda-graph-trace=node" in warning for warning in found["warnings"])
 

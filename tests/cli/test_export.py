@@ -14,14 +14,13 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nsys_exports import REAL
+from nsys_years import YEARS
 from trace_files import MS, training, write
 
 from harness.cli.__main__ import run
 from harness.trace.export import TABLES
 from harness.trace.export.perfetto import lanes_of
-
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
-EXPORTS = sorted(SHARED.glob("*.sqlite"))
 
 
 def perfetto(trace: Path, target: Path) -> list[dict[str, Any]]:
@@ -227,10 +226,12 @@ def test_wrong_requests(
     assert [path.name for path in tmp_path.iterdir()] == ["t.sqlite"]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not EXPORTS, reason="../shared/nsys-exports is absent")
-@pytest.mark.parametrize("export", EXPORTS, ids=lambda path: path.stem)
-def test_every_real_export_goes_through(export: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "export",
+    [*(year.path for year in YEARS), *(pytest.param(path, marks=pytest.mark.slow) for path in REAL)],
+    ids=lambda path: path.stem,
+)
+def test_every_export_goes_through(export: Path, tmp_path: Path) -> None:
     assert_viewers_can_show(perfetto(export, tmp_path / "t.json.gz"))
     for to in ("csv", "parquet"):
         assert run(["export", str(export), "--to", to, "-o", str(tmp_path / to)]) == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, NO_CHROMIUM, Browser
 from markup import COMPARISON_SECTIONS
+from nsys_exports import STEPPED
 from stored_duels import DuelSpec, comparison_of
 from test_hostile_names import HOSTILE
-from test_other_pages import exported
 
 from harness.analysis.analyze import analyze
 from harness.report import render_analysis, render_comparison, write_report
@@ -44,7 +44,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [1280, 380])
 def test_a_trace_with_gpu_work_fits(browser: Browser, tmp_path: Path, width: int) -> None:
-    write_report(tmp_path / "trace.html", render_analysis(analyze(read_trace(exported("pytorch_steps_2025.1.sqlite")))))
+    write_report(tmp_path / "trace.html", render_analysis(analyze(read_trace(STEPPED[-1]))))
     browser.open(tmp_path / "trace.html", width=width)
     assert browser.complaints() == []
     assert browser.requests() == [(tmp_path / "trace.html").resolve().as_uri()]

@@ -8,6 +8,8 @@ from statistics import median
 
 import pytest
 from markup import check_page
+from nsys_exports import EVERY, every_pair, every_stepped
+from nsys_years import YEARS
 from stored_duels import MS, DuelSpec, comparison_of
 
 from harness.analysis.analyze import analyze
@@ -26,15 +28,7 @@ from harness.report import (
 from harness.store import SIDES, RunRecord, StepRecord
 from harness.trace.reader import read_trace
 
-EXPORTS = Path(__file__).resolve().parents[3] / "shared" / "nsys-exports"
 TRACE_SECTIONS = ["summary", "ranges", "trees", "steps", "gpu", "findings", "environment", "reproduce"]
-
-
-def exported(name: str) -> Path:
-    path = EXPORTS / name
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    return path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,23 +133,24 @@ def test_a_failed_launch_says_why() -> None:
     assert "Nothing was traced." in root.by_id("ranges").text
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("pytorch_steps_2025.1.sqlite", "A step takes "),
-        ("torchrun_2rank_head_2026.2.sqlite", "No range repeats like a step; "),
-        ("no_gpu_activity_2023.sqlite", ""),
-        ("cuda_graphs_2024.6.sqlite", ""),
-    ],
-)
-def test_traces_of_nsight_systems(name: str, sentence: str) -> None:
-    found = analyze(read_trace(exported(name)))
+LEADS = {
+    **{year.name: "A step takes " if year.ranges else "" for year in YEARS},
+    "pytorch_steps_2025.1": "A step takes ",
+    "torchrun_2rank_head_2026.2": "No range repeats like a step; ",
+    "no_gpu_activity_2023": "",
+    "cuda_graphs_2024.6": "",
+}
+
+
+@pytest.mark.parametrize("export", [path for path in EVERY if path.stem in LEADS], ids=lambda path: path.stem)
+def test_traces_of_nsight_systems(export: Path) -> None:
+    found = analyze(read_trace(export))
     page = render_analysis(found)
     root = check_page(page)
     sections = [section.attributes["id"] for section in root.all("section")]
     has_gpu = len(found.trace.operations) > 0
     assert sections == [*TRACE_SECTIONS[:5], *(["step-gpu", "copies"] if has_gpu else []), *TRACE_SECTIONS[5:]]
-    assert root.all("h1")[0].text.strip().startswith(sentence)
+    assert root.all("h1")[0].text.strip().startswith(LEADS[export.stem])
     assert page == render_analysis(found)
     gpu = root.by_id("gpu").text
     assert ("No GPU work was traced" in gpu) != has_gpu
@@ -165,27 +160,40 @@ def test_traces_of_nsight_systems(name: str, sentence: str) -> None:
     assert len(cards) == len(found.findings)
 
 
-def test_gpu_figures_of_each_step_and_range() -> None:
-    found = analyze(read_trace(exported("pytorch_steps_2025.1.sqlite")))
+@every_stepped
+def test_gpu_figures_of_each_step_and_range(export: Path) -> None:
+    found = analyze(read_trace(export))
     root = check_page(render_analysis(found))
     heads = [cell.text for cell in root.by_id("step-gpu").all("thead")[0].all("th")]
-    assert heads == ["Step", "ms", "GPU busy ms", "Busy", "Idle ms", "Coverage", "Host, while idle, longest in"]
-    kept = [row for row, reason in enumerate(found.steps.dropped) if reason is None]
+    communication = ["Exposed ms", "Overlapped ms"] * found.step_gpu.has_communication
+    assert heads == [
+        *("Step", "ms", "GPU busy ms", "Busy", "Idle ms"), *communication, "Coverage", "Host, while idle, longest in"
+    ]  # fmt: skip
+    # Ranks of the made exports take equally long: the lowest is shown.
+    kept = [row for row, reason in enumerate(found.steps.dropped) if reason is None and found.steps.rank[row] == 0]
     rows = root.by_id("step-gpu").all("tbody")[0].all("tr")
-    assert [row.all("th")[0].text for row in rows] == [str(found.steps.index[row]) for row in kept]
+    many = len(found.trace.ranks) > 1
+    assert [row.all("th")[0].text for row in rows] == [f"{found.steps.index[at]}{', rank 0' * many}" for at in kept]
     for row, at in zip(rows, kept, strict=True):
-        cells = [cell.text for cell in row.all("td")]
-        assert float(cells[1].replace(",", "")) == pytest.approx(found.step_gpu.busy_ns[at] / 1e6, rel=1e-3)
-        assert float(cells[3].replace(",", "")) == pytest.approx(found.step_gpu.idle_ns[at] / 1e6, rel=1e-3)
-        assert cells[5] == found.step_gpu.idle_in[at]
+        cells = dict(zip(heads[1:], (cell.text.replace(",", "") for cell in row.all("td")), strict=True))
+        assert float(cells["GPU busy ms"]) == pytest.approx(found.step_gpu.busy_ns[at] / 1e6, rel=1e-3)
+        assert float(cells["Idle ms"]) == pytest.approx(found.step_gpu.idle_ns[at] / 1e6, rel=1e-3)
+        assert cells["Host, while idle, longest in"] == found.step_gpu.idle_in[at]
+        if communication:
+            assert float(cells["Exposed ms"]) == found.step_gpu.communication_exposed_ns[at] / 1e6
     copies = [[cell.text for cell in row.all("td")] for row in root.by_id("copies").all("tbody")[0].all("tr")]
     told = innermost_copies(found.ranges)
     assert len(copies) == min(len(told), 40) > 0
     assert [row[1] for row in copies[:3]] == [copy.memory or "–" for _, copy in told[:3]]
 
 
-def test_without_steps_each_rank_has_a_row_with_its_communication() -> None:
-    found = analyze(read_trace(exported("torchrun_2rank_head_2026.2.sqlite")))
+@pytest.mark.parametrize(
+    "export",
+    [path for path in EVERY if path.stem in ("2024.5", "torchrun_2rank_head_2026.2")],
+    ids=lambda path: path.stem,
+)
+def test_without_steps_each_rank_has_a_row_with_its_communication(export: Path) -> None:
+    found = analyze(read_trace(export))
     root = check_page(render_analysis(found))
     heads = [cell.text for cell in root.by_id("step-gpu").all("thead")[0].all("th")]
     assert heads[0] == ("Step" if found.steps.name else "Capture")
@@ -193,25 +201,30 @@ def test_without_steps_each_rank_has_a_row_with_its_communication() -> None:
     assert len(root.by_id("step-gpu").all("tbody")[0].all("tr")) == len(found.trace.ranks)
 
 
-def test_both_sides_of_a_duel_are_set_beside_each_other(tmp_path: Path) -> None:
+@every_pair
+def test_both_sides_of_a_duel_are_set_beside_each_other(pair: tuple[Path, Path], tmp_path: Path) -> None:
     comparison, evidence = comparison_of(tmp_path, DuelSpec(pairs=4, steps=4, ranks=1))
-    analyses = {side: analyze(read_trace(exported(f"torchrun_2rank_{side}_2026.2.sqlite"))) for side in SIDES}
+    analyses = {side: analyze(read_trace(path)) for side, path in zip(SIDES, pair, strict=True)}
     root = check_page(render_comparison(comparison, replace(evidence, analyses=analyses)))
     rules = {side: {finding.rule for finding in found.findings} for side, found in analyses.items()}
     cards = {card.all("h3")[0].text.split()[0]: card.attributes["class"] for card in root.by_id("findings").all("li")}
     assert {rule for rule, state in cards.items() if state == "new"} == rules["head"] - rules["base"]
     assert {rule for rule, state in cards.items() if state == "gone"} == rules["base"] - rules["head"]
     assert {rule for rule, state in cards.items() if state == "both"} == rules["base"] & rules["head"]
-    gpu = [[cell.text for cell in row.all("td")] for row in root.by_id("gpu").all("tbody")[0].all("tr")]
-    busy = [f"{one.slowest_rank.gpu_busy_ns / 1e6:.1f}" for one in analyses.values() if one.slowest_rank]
-    assert busy in gpu
+    (shown,) = (
+        [cell.text for cell in row.all("td")]
+        for row in root.by_id("gpu").all("tbody")[0].all("tr")
+        if row.all("th")[0].text == "GPU busy in it, ms"
+    )
+    busy = [one.slowest_rank.gpu_busy_ns / 1e6 for one in analyses.values() if one.slowest_rank]
+    assert [float(cell.replace(",", "")) for cell in shown] == pytest.approx(busy, rel=1e-3)
     only_head = check_page(render_comparison(comparison, replace(evidence, analyses={"head": analyses["head"]})))
     assert "Only head has a trace" in only_head.by_id("findings").text
 
 
-def test_a_difference_of_traces_gives_no_verdict() -> None:
-    traces = [read_trace(exported(f"torchrun_2rank_{side}_2026.2.sqlite")) for side in ("base", "head")]
-    found = diff_traces(*traces)
+@every_pair
+def test_a_difference_of_traces_gives_no_verdict(pair: tuple[Path, Path]) -> None:
+    found = diff_traces(*map(read_trace, pair))
     root = check_page(render_diff(found))
     lead = root.by_id("summary").text
     assert "no verdict" in lead

@@ -5,12 +5,15 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Interval, any_intervals, make_ranges, push_pop_intervals
 
-from harness.trace.model import NvtxRanges
-from harness.trace.nesting import ROOT, Nesting, _walk, innermost, nest, path_table
+from harness.trace import nesting as nesting_module
+from harness.trace.model import BoolArray, Int64Array, NvtxRanges
+from harness.trace.nesting import Nesting, _walk, inherited, innermost, nest
+from harness.trace.paths import ROOT, path_table
 
 
 def brute_force_parents(ranges: NvtxRanges) -> list[int]:
@@ -55,6 +58,26 @@ def test_push_pop_ranges_nest_as_defined(first: list[Interval], second: list[Int
         row: durations[row] for row in range(len(ranges)) if nesting.parent[row] == ROOT
     }
     assert (nesting.self_ns >= 0).all()
+
+
+@given(push_pop_intervals(), push_pop_intervals())
+def test_threads_whose_ranges_nest_are_never_walked(first: list[Interval], second: list[Interval]) -> None:
+    """The search serves millions of ranges; the walk, in Python, is for threads where ranges cross, and for no other.
+
+    A third thread has ranges that do, and it alone is walked.
+    """
+    crossing = [(0, 10), (5, 15)]
+    ranges = make_ranges([*first, *second, *crossing], threads=[1] * len(first) + [2] * len(second) + [3, 3])
+    walked: list[int] = []
+
+    def counted(start_ns: Int64Array, end_ns: Int64Array, push_pop: BoolArray) -> tuple[Int64Array, BoolArray]:
+        walked.append(len(start_ns))
+        return _walk(start_ns, end_ns, push_pop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting_module, "_walk", counted)
+        nest(ranges)
+    assert walked == [len(crossing)]
 
 
 @given(push_pop_intervals())
@@ -122,6 +145,33 @@ def test_paths_join_names_from_the_outermost() -> None:
         "step", "step/forward", "step/forward/gemm", "step/forward", "step", "step/gemm",
     ]  # fmt: skip
     assert len(paths) == 4
+
+
+@given(push_pop_intervals(), st.data())
+def test_a_value_is_inherited_from_the_nearest_range_around(rows: list[Interval], data: st.DataObject) -> None:
+    nesting = nest(make_ranges(rows))
+    own = data.draw(st.lists(st.integers(-1, 2), min_size=len(rows), max_size=len(rows)))
+    expected = []
+    for row in range(len(rows)):
+        while row != ROOT and own[row] == ROOT:
+            row = int(nesting.parent[row])
+        expected.append(ROOT if row == ROOT else own[row])
+    assert inherited(nesting, np.array(own, dtype=np.int64)).tolist() == expected
+
+
+@given(push_pop_intervals(), st.data())
+def test_paths_come_depth_first_and_siblings_by_their_key(rows: list[Interval], data: st.DataObject) -> None:
+    ranges = make_ranges(rows)
+    names = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
+    _, paths = path_table(nest(ranges).parent, np.array(names, dtype=np.int32), ["a", "b", "c"])
+    key = np.array(data.draw(st.permutations(range(len(paths)))), dtype=np.int64)
+
+    def below(parent: int) -> list[int]:
+        children = sorted((one for one in range(len(paths)) if paths.parent[one] == parent), key=lambda one: key[one])
+        return [path for child in children for path in (child, *below(child))]
+
+    assert paths.tree_order(key) == below(ROOT)
+    assert paths.depth == [text.count("/") for text in paths.text]
 
 
 def test_no_ranges() -> None:

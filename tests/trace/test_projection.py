@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nsys_exports import every_export, real
 from synthetic import any_intervals, make_ranges, make_trace, push_pop_intervals
 
 from harness.trace import schema
+from harness.trace.links import NONE, launching_calls, link
 from harness.trace.model import GRAPH, KERNEL, MEMCPY, MEMSET, Trace
 from harness.trace.nesting import nest, range_tree
-from harness.trace.projection import (
-    COPY_CLASSES,
-    NONE,
-    RULES,
-    ProjectionRule,
-    coverage,
-    launching_calls,
-    link,
-    own_gpu_ns,
-    project,
-)
+from harness.trace.projection import COPY_CLASSES, RULES, ProjectionRule, coverage, own_gpu_ns, project
 from harness.trace.reader import read_trace
-
-EXPORTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "nsys-exports"
-needs_exports = pytest.mark.skipif(not EXPORTS.is_dir(), reason="the shared real exports are not here")
 
 A1, A2, B1 = schema.global_tid(10, 1), schema.global_tid(10, 2), schema.global_tid(20, 1)
 THREADS = (A1, A2, B1)
@@ -250,9 +240,50 @@ def test_figures_are_carried_up_every_level_of_the_tree() -> None:
     assert own_gpu_ns(trace, found).tolist() == [0, 1, 8, 20, 10]
 
 
-@needs_exports
+def launches_by_sql(export: Path) -> np.ndarray:
+    """(thread, start and end of the call; start and end of the operation) of every operation with a launch."""
+    with contextlib.closing(sqlite3.connect(f"file:{export}?mode=ro&immutable=1", uri=True)) as connection:
+        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        operations = " UNION ALL ".join(
+            f"SELECT start, end, correlationId, globalPid FROM {table}"
+            for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
+            if (table := f"CUPTI_ACTIVITY_KIND_{kind}") in there
+        )
+        if not operations:
+            return np.empty((0, 5), dtype=np.int64)
+        # Joined on process and correlation id, never on the id alone; backtrace rows (67) are no calls.
+        rows = connection.execute(
+            "WITH calls AS MATERIALIZED (SELECT globalTid, start, end, correlationId, globalTid & ~0xFFFFFF AS pid"
+            " FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE eventClass != 67)"
+            f" SELECT globalTid, calls.start, calls.end, op.start, op.end FROM ({operations}) AS op JOIN calls"
+            " ON pid = op.globalPid AND calls.correlationId = op.correlationId"
+        ).fetchall()
+    return np.array(rows, dtype=np.int64).reshape(-1, 5)
+
+
+@every_export
+def test_exports_are_projected_as_nvidias_rule_says(export: Path) -> None:
+    """The rule of `nsys stats -r nvtx_gpu_proj_trace`, each range against every launch; and its wider form."""
+    trace = read_trace(export)
+    launches = launches_by_sql(export)
+    assert int((launching_calls(trace) != NONE).sum()) == len(launches)
+    nesting = nest(trace.ranges)
+    links = link(trace, nesting)
+    tid, start, end, gpu_start, gpu_end = launches.T
+    for rule in RULES:
+        found = project(trace, nesting, links, rule)
+        mask = -1 if rule == "thread" else schema.GLOBAL_PID_MASK
+        for row in range(len(trace.ranges)):
+            inside = (tid & mask == trace.ranges.global_tid[row] & mask) & (start >= trace.ranges.start_ns[row])
+            inside &= end <= trace.ranges.end_ns[row]
+            count = int(inside.sum())
+            assert found.operations[row] == count
+            assert found.first_ns[row] == (gpu_start[inside].min() if count else 0)
+            assert found.last_ns[row] == (gpu_end[inside].max() if count else 0)
+
+
 def test_the_backward_pass_is_found_by_process() -> None:
-    trace = read_trace(EXPORTS / "pytorch_steps_2025.1.sqlite")
+    trace = read_trace(real("pytorch_steps_2025.1"))
     tree = range_tree(trace)
     backward = [row for row, path in enumerate(tree.path_id) if tree.paths.name[path] == "Backward"]
     links = link(trace, tree.nesting)
@@ -268,16 +299,14 @@ def test_the_backward_pass_is_found_by_process() -> None:
     assert coverage(trace, links, "thread") < 0.7
 
 
-@needs_exports
 def test_correlation_ids_are_joined_within_a_process() -> None:
-    trace = read_trace(EXPORTS / "torchrun_2rank_base_2026.2.sqlite")
+    trace = read_trace(real("torchrun_2rank_base_2026.2"))
     kernels = trace.operations.kind == KERNEL
     assert int((launching_calls(trace)[kernels] != NONE).sum()) == 3_986
 
 
-@needs_exports
 def test_graph_launches_are_operations() -> None:
-    operations = read_trace(EXPORTS / "cuda_graphs_2024.6.sqlite").operations
+    operations = read_trace(real("cuda_graphs_2024.6")).operations
     duration_ns = operations.end_ns - operations.start_ns
     assert int(duration_ns[operations.kind == KERNEL].sum()) == 78_270
     assert int(duration_ns[operations.kind == GRAPH].sum()) == 7_811_141_695

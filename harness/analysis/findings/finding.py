@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from harness.analysis.capture import NONE, Capture
+from harness.trace.groups import summed
 from harness.trace.model import NO_NAME, BoolArray, Int32Array, Int64Array
 from harness.trace.naming import call_name
 
@@ -91,8 +92,8 @@ def _rows(
         return ()
     groups = keys - NO_NAME
     counts = np.bincount(groups)
-    times = _sums(groups, ns, len(counts))
-    total = _sums(groups, sizes, len(counts)) if sizes is not None else np.zeros(len(counts), dtype=np.int64)
+    times = summed(groups, ns, len(counts))
+    total = summed(groups, sizes, len(counts)) if sizes is not None else np.zeros(len(counts), dtype=np.int64)
     unique = np.flatnonzero(counts)
     return tuple(
         EvidenceRow(
@@ -100,12 +101,6 @@ def _rows(
         )
         for at in unique[np.lexsort((unique, -times[unique]))][:MAX_ROWS].tolist()
     )
-
-
-def _sums(groups: Int32Array | Int64Array, values: Int64Array, size: int) -> Int64Array:
-    sums = np.zeros(size, dtype=np.int64)  # bincount would go through floats, which lose ns beyond 2^53
-    np.add.at(sums, groups, values)
-    return sums
 
 
 def kept(capture: Capture, rows: Int64Array, chosen: BoolArray) -> Int64Array:

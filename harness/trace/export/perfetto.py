@@ -24,9 +24,9 @@ import numpy as np
 
 from harness.trace import schema
 from harness.trace.export.tables import KIND_NAMES
+from harness.trace.links import NONE, launching_calls
 from harness.trace.model import GRAPH, KERNEL, MEMCPY, NO_NAME, NO_RANK, Int64Array, Trace
 from harness.trace.nesting import RangeTree
-from harness.trace.projection import NONE, launching_calls
 
 _ROWS: Final = 50_000
 _FIRST_TRACK: Final = 1 << 24
