@@ -23,7 +23,7 @@ from harness.analysis.step_finder import worker_steps
 from harness.analysis.steps import PathSummary, StepTable, step_table, summarise
 from harness.collectors.base import Collector
 from harness.collectors.choice import choose
-from harness.collectors.registry import Untraced, collect_trace, collectors
+from harness.collectors.registry import collect_trace, collectors
 from harness.environment import load_average, read_environment
 from harness.errors import LaunchError, StepduelError, TraceError, UsageError
 from harness.launch import Launch, LaunchFailedError, Ready, StepReport, interrupted_once, scenario_request
@@ -237,7 +237,7 @@ def _drive(
 
 def _collect(collector: Collector, logs: Path, scenario: Scenario, trace: Path, attempt: _Attempt) -> StepTable | None:
     """Make `trace` and return its step table; None where there is none. A launch that should have one fails then."""
-    if collector.name == Untraced.name:
+    if not collector.abilities.traces:
         return None
     try:
         collect_trace(collector, logs, scenario.run.ranks, trace, keep_rank_files=attempt.reason is not None)

@@ -53,6 +53,7 @@ def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
 
 def _detectable(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     """What same-code duels of this machine say that a duel sees; without any, what typical machines see."""
+    from harness.collectors.registry import DEFAULT
     from harness.duel import PooledPrior, forecast, pooled_prior, same_code_duels
     from harness.duel.pacing import MIN_STEPS
     from harness.environment import read_environment
@@ -63,7 +64,7 @@ def _detectable(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     if (reports / RESULTS).exists():
         with Store(reports / RESULTS) as store:
             machine = read_environment().machine
-            known = pooled_prior(same_code_duels(Duels(store), scenario.hash, machine, "recorder", pinned=True))
+            known = pooled_prior(same_code_duels(Duels(store), scenario.hash, machine, DEFAULT, pinned=True))
     found = forecast(rule, known.steps or MIN_STEPS, known, ())
     return {
         "scenario": name,

@@ -156,7 +156,8 @@ class _Duel:
     def _fixed_pace(self) -> Pace | None:
         """The pace, where it must be known before the first launch: a tool is told beforehand which steps to record."""
         plan, run = self._plan, self._plan.scenario.run
-        if {plan.base.collector, plan.head.collector} <= {"recorder", "none"}:
+        known = collectors()
+        if not any(known[side.collector].abilities.fixed_pace for side in plan.sides.values()):
             return None
         return Pace(warmup_steps=max(run.warmup_steps, 1), steps=plan.steps or max(run.steps, MIN_STEPS))
 
@@ -239,10 +240,11 @@ class _Duel:
                 for name in SIDES
             }
             self._duels.update(self._id, device=run.ready["base"].device, **sides)
+        known = collectors()
         ranges = [
             record
             for name, side in self._plan.sides.items()
-            if side.collector != "none"
+            if known[side.collector].abilities.traces
             for record in range_records(collected_trace(side, request.requests[name].launch_dir), run, name)
         ]
         launches: dict[str, Any] = {f"{name}_launch": _launch_document(run, name) for name in SIDES}
