@@ -26,7 +26,7 @@ from harness.collectors.choice import choose
 from harness.collectors.registry import collect_trace, collectors
 from harness.environment import load_average, read_environment
 from harness.errors import LaunchError, StepduelError, TraceError, UsageError
-from harness.launch import Launch, LaunchFailedError, Ready, StepReport, interrupted_once, scenario_request
+from harness.launch import Launch, LaunchFailedError, Pace, Ready, StepReport, interrupted_once, scenario_request
 from harness.launch.failure import tail
 from harness.scenario import Scenario
 from harness.store import RESULTS, RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
@@ -214,14 +214,8 @@ def _drive(
     scenario: Scenario, subject: Subject, collector: Collector, logs: Path, attempt: _Attempt, progress: Progress
 ) -> None:
     """Take the launch from its start to its stop, noting in `attempt` how far it came."""
-    request = scenario_request(
-        scenario,
-        subject,
-        launch_dir=logs,
-        collector=collector.name,
-        exit_timeout_s=collector.finish_timeout_s,
-    )
-    with Launch(request, collector.wrap) as launch:
+    pace = Pace(warmup_steps=scenario.run.warmup_steps, steps=scenario.run.steps)
+    with Launch(scenario_request(scenario, subject, collector, pace, logs)) as launch:
         attempt.ready = launch.wait_ready()
         for index in range(scenario.run.warmup_steps + scenario.run.steps):
             progress("warm-up" if index < scenario.run.warmup_steps else "measuring", index)

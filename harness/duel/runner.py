@@ -21,7 +21,6 @@ from harness.conditions import Conditions, between, snapshot
 from harness.duel.launches import collected_trace, engine_digest, launch_request, range_records
 from harness.duel.lockstep import (
     BudgetSpentError,
-    Pace,
     PairRequest,
     PairRun,
     RefusedError,
@@ -34,7 +33,7 @@ from harness.duel.pooled_prior import SameCodeDuel, pooled_prior, same_code_duel
 from harness.duel.progress import Progress
 from harness.environment import read_environment
 from harness.errors import StepduelError, UsageError
-from harness.launch import interrupted_once
+from harness.launch import Pace, interrupted_once
 from harness.store import RESULTS, SIDES, DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
 from harness.verdict import Reason, State
 
@@ -189,7 +188,6 @@ class _Duel:
         return PairRequest(
             pair=pair,
             requests={name: launch_request(sides[name], logs / name, pace, env) for name in SIDES},
-            wraps={name: collectors()[sides[name].collector].wrap for name in SIDES},
             starter=starter,
             order_seed=order_seed,
             pinned=self._plan.pinned,
@@ -245,7 +243,7 @@ class _Duel:
             record
             for name, side in self._plan.sides.items()
             if known[side.collector].abilities.traces
-            for record in range_records(collected_trace(side, request.requests[name].launch_dir), run, name)
+            for record in range_records(collected_trace(side, request.requests[name].plan.launch_dir), run, name)
         ]
         launches: dict[str, Any] = {f"{name}_launch": _launch_document(run, name) for name in SIDES}
         record = PairRecord(
@@ -268,7 +266,7 @@ class _Duel:
         try:
             self._run(request)
             for name in SIDES:
-                trace = collected_trace(sides[name], request.requests[name].launch_dir)
+                trace = collected_trace(sides[name], request.requests[name].plan.launch_dir)
                 explanation[f"{name}_trace"] = str(trace.relative_to(self._plan.reports))
         except StepduelError as error:
             explanation["problem"] = str(error)
