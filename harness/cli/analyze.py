@@ -15,7 +15,8 @@ from harness.analysis.analyze import analyze as analyze_trace
 from harness.analysis.document import analyze_document
 from harness.analysis.findings.finding import Finding
 from harness.analysis.range_totals import bandwidth, innermost_copies
-from harness.cli.html_reports import html_option, write_analysis
+from harness.cli.html_reports import write_analysis
+from harness.cli.options import html_option, json_option
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.step_options import step_options
 from harness.cli.trace_tables import (
@@ -44,7 +45,7 @@ _EVIDENCE_ROWS = 3
 @click.argument("traces", metavar="TRACE…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @step_options
 @html_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def analyze(
     traces: tuple[Path, ...], step_name: str | None, rule: str, warmup_steps: int, html: Path | None, as_json: bool
 ) -> None:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-reports_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Folder of results.db.",
-)
-json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document."
-)
+from harness.cli.options import json_option, repo_option, reports_option
 
 
 @click.group()
@@ -31,13 +20,8 @@ def baseline() -> None:
 @baseline.command("set")
 @click.argument("scenario")
 @click.argument("revision", default="HEAD")
-@click.option(
-    "--repo",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Repository that holds the revision; default: the current folder's.",
-)
-@reports_option
+@repo_option("Repository that holds the revision")
+@reports_option()
 def set_(scenario: str, revision: str, repo: Path, reports: Path) -> None:
     """Pin REVISION (HEAD unless given) for SCENARIO, instead of what it had."""
     from datetime import UTC, datetime
@@ -57,7 +41,7 @@ def set_(scenario: str, revision: str, repo: Path, reports: Path) -> None:
 
 @baseline.command()
 @click.argument("scenario", required=False)
-@reports_option
+@reports_option()
 @json_option
 def show(scenario: str | None, reports: Path, as_json: bool) -> None:
     """Show the pinned revision of SCENARIO, or of every scenario that has one."""
@@ -81,7 +65,7 @@ def show(scenario: str | None, reports: Path, as_json: bool) -> None:
 
 @baseline.command()
 @click.argument("scenario")
-@reports_option
+@reports_option()
 def clear(scenario: str, reports: Path) -> None:
     """Forget the pinned revision of SCENARIO."""
     from harness.cli.output import clean, stdout_console

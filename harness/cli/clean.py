@@ -7,12 +7,14 @@ from typing import Final
 
 import click
 
+from harness.cli.options import json_option
+
 _NAMES: Final = {"trees": "source trees", "releases": "releases", "environments": "environments"}
 """What people call the kinds of cache entries. Links to installed adapters are ours alone."""
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def clean(as_json: bool) -> None:
     """Remove cached source trees, releases and environments that nobody uses, and what killed runs left.
 

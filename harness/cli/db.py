@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.baseline import json_option, reports_option
+from harness.cli.options import json_option, reports_option
 
 
 @click.group()
@@ -16,7 +16,7 @@ def db() -> None:
 
 @db.command()
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
-@reports_option
+@reports_option()
 @json_option
 def merge(sources: tuple[Path, ...], reports: Path, as_json: bool) -> None:
     """Add the results of other databases, of several CI runners for example, to the one in --reports.
@@ -47,7 +47,7 @@ def merge(sources: tuple[Path, ...], reports: Path, as_json: bool) -> None:
 @click.option("--keep", type=click.IntRange(min=0), required=True, metavar="N", help="Newest runs and duels to keep.")
 @click.option("--older-than", metavar="DAYS", type=click.IntRange(min=0), help="Remove only what is older than this.")
 @click.option("--files", is_flag=True, help="Remove their traces and logs in the reports folder too.")
-@reports_option
+@reports_option()
 @json_option
 def prune(keep: int, older_than: int | None, files: bool, reports: Path, as_json: bool) -> None:
     """Remove all but the newest N runs of each scenario, and the newest N duels of each scenario and kind.

@@ -10,7 +10,8 @@ import click
 
 from harness.analysis.difference import NO_VERDICT, DiffPart, TraceDiff, diff_traces
 from harness.analysis.document import diff_document
-from harness.cli.html_reports import html_option, write_diff
+from harness.cli.html_reports import write_diff
+from harness.cli.options import html_option, json_option
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.step_options import step_options
 from harness.cli.trace_tables import WIDE, milliseconds, print_paragraph, print_table, signed_milliseconds
@@ -25,7 +26,7 @@ _SHOWN_PARTS = 25
 @click.argument("head", type=click.Path(path_type=Path))
 @step_options
 @html_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def diff(
     base: Path, head: Path, step_name: str | None, rule: str, warmup_steps: int, html: Path | None, as_json: bool
 ) -> None:

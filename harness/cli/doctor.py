@@ -9,18 +9,14 @@ from typing import Any
 import click
 from rich.text import Text
 
+from harness.cli.options import json_option, ranks_option, reports_option
+
 
 @click.command()
 @click.argument("name", metavar="[SCENARIO]", default="smoke")
-@click.option("--ranks", type=click.IntRange(min=1), help="Processes a side; overrides run.ranks.")
-@click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Folder of results.db, whose same-code duels tell what can be seen.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@ranks_option()
+@reports_option("results.db, whose same-code duels tell what can be seen")
+@json_option
 def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
     """Say what is wrong with this machine for measuring, and what a duel of SCENARIO can detect on it.
 

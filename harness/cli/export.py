@@ -9,6 +9,7 @@ from typing import cast
 import click
 from rich.text import Text
 
+from harness.cli.options import json_option
 from harness.cli.output import clean, print_json, stdout_console
 from harness.collectors.nsys_reports import read_any
 from harness.errors import UsageError
@@ -21,7 +22,7 @@ from harness.trace.export import FORMATS, TABLES, Format, export_trace
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="File or folder to write.")
 @click.option("--table", metavar="NAME", help=f"Only this table (csv, parquet): {', '.join(TABLES)}.")
 @click.option("--force", is_flag=True, help="Replace the files that are there; others in a folder stay.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def export(traces: tuple[Path, ...], to: str, output: Path, table: str | None, force: bool, as_json: bool) -> None:
     """Write one or several traces (one a rank or node) in another tool's format.
 

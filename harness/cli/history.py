@@ -6,26 +6,15 @@ from pathlib import Path
 
 import click
 
-from harness.cli.html_reports import html_option
+from harness.cli.options import html_option, json_option, repo_option, reports_option
 
 
 @click.command()
 @click.argument("scenario")
-@click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Folder of results.db.",
-)
-@click.option(
-    "--repo",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Repository to ask for the order of commits; default: the current folder's.",
-)
+@reports_option()
+@repo_option("Repository to ask for the order of commits")
 @html_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def history(scenario: str, reports: Path, repo: Path, html: Path | None, as_json: bool) -> None:
     """Show every stored run and duel of SCENARIO by commit: its trend, where its level changed, what is odd.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,17 +13,6 @@ if TYPE_CHECKING:
     from harness.analysis.difference import TraceDiff
     from harness.bench import BenchResult
     from harness.comparison import Comparison
-
-
-def html_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--html FILE` to a command, as its parameter `html`."""
-    option = click.option(
-        "--html",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Also write a report that opens from disk, as one HTML file.",
-    )
-    return option(command)
 
 
 def write_duel(comparison: Comparison, reports: Path, repo: Path, target: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from harness.cli.baseline import reports_option
+from harness.cli.options import reports_option
 
 
 @click.command()
-@reports_option
+@reports_option()
 def index(reports: Path) -> None:
     """Write index.html of the reports folder, which lists every report in it."""
     from harness.cli.output import clean, stdout_console

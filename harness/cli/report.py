@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.html_reports import html_option
+from harness.cli.options import html_option, json_option, repo_option, reports_option, slower_fails_option
 
 
 @contextmanager
@@ -26,22 +26,11 @@ def without_collections() -> Iterator[None]:
 
 @click.command()
 @click.argument("duel_id", metavar="[DUEL]", required=False)
-@click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Folder of results.db.",
-)
+@reports_option()
 @html_option
-@click.option(
-    "--repo",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Repository to ask for the commits between both sides; default: the current folder's.",
-)
-@click.option("--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@repo_option("Repository to ask for the commits between both sides")
+@slower_fails_option
+@json_option
 @without_collections()
 def report(duel_id: str | None, reports: Path, html: Path | None, repo: Path, slower_fails: bool, as_json: bool) -> int:
     """Compute the verdict of a stored duel again; the newest unless DUEL names another.

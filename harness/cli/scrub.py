@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from harness.cli.options import json_option
 from harness.cli.output import clean, print_json, stdout_console
 from harness.trace.scrub import scrub as scrub_trace
 
@@ -15,7 +16,7 @@ from harness.trace.scrub import scrub as scrub_trace
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def scrub(source: Path, target: Path, force: bool, as_json: bool) -> None:
     """Write a copy of the export IN to OUT without environment, host, user, paths and process output.
 

@@ -1,39 +1,15 @@
-"""Options of every command that launches a subject, and how its code and its interpreter are found."""
+"""What every command that launches a subject says on stderr about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import click
 from rich.text import Text
 
 if TYPE_CHECKING:
     from harness.subject import Subject, SubjectCache
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_OPTIONS = (
-    click.option(
-        "--repo",
-        type=click.Path(path_type=Path, file_okay=False, exists=True),
-        default=Path(),
-        help="Repository of what is measured; default: the current folder's.",
-    ),
-    click.option("--python", metavar="PATH", help="Run ranks under this interpreter instead of one made for them."),
-    click.option(
-        "--allow-mismatch", is_flag=True, help="Run a release although the environment contradicts what it asks for."
-    ),
-)
-
-
-def subject_options(command: Command) -> Command:
-    """Add the options above to a command, in this order."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 @contextmanager
