@@ -25,8 +25,7 @@ from records import CONDITIONS, Records, condition
 
 from harness.duel import DuelSide
 from harness.duel.launches import launch_request
-from harness.duel.lockstep import Pace
-from harness.launch import Launch
+from harness.launch import Launch, Pace
 from harness.launch.placement import keep_to, place_ranks
 from harness.scenario import Scenario, load_scenario
 from harness.store import SIDES, SideName

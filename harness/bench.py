@@ -23,10 +23,10 @@ from harness.analysis.step_finder import worker_steps
 from harness.analysis.steps import PathSummary, StepTable, step_table, summarise
 from harness.collectors.base import Collector
 from harness.collectors.choice import choose
-from harness.collectors.registry import Untraced, collect_trace, collectors
+from harness.collectors.registry import collect_trace, collectors
 from harness.environment import load_average, read_environment
 from harness.errors import LaunchError, StepduelError, TraceError, UsageError
-from harness.launch import Launch, LaunchFailedError, Ready, StepReport, interrupted_once, scenario_request
+from harness.launch import Launch, LaunchFailedError, Pace, Ready, StepReport, interrupted_once, scenario_request
 from harness.launch.failure import tail
 from harness.scenario import Scenario
 from harness.store import RESULTS, RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
@@ -214,14 +214,8 @@ def _drive(
     scenario: Scenario, subject: Subject, collector: Collector, logs: Path, attempt: _Attempt, progress: Progress
 ) -> None:
     """Take the launch from its start to its stop, noting in `attempt` how far it came."""
-    request = scenario_request(
-        scenario,
-        subject,
-        launch_dir=logs,
-        collector=collector.name,
-        exit_timeout_s=collector.finish_timeout_s,
-    )
-    with Launch(request, collector.wrap) as launch:
+    pace = Pace(warmup_steps=scenario.run.warmup_steps, steps=scenario.run.steps)
+    with Launch(scenario_request(scenario, subject, collector, pace, logs)) as launch:
         attempt.ready = launch.wait_ready()
         for index in range(scenario.run.warmup_steps + scenario.run.steps):
             progress("warm-up" if index < scenario.run.warmup_steps else "measuring", index)
@@ -237,7 +231,7 @@ def _drive(
 
 def _collect(collector: Collector, logs: Path, scenario: Scenario, trace: Path, attempt: _Attempt) -> StepTable | None:
     """Make `trace` and return its step table; None where there is none. A launch that should have one fails then."""
-    if collector.name == Untraced.name:
+    if not collector.abilities.traces:
         return None
     try:
         collect_trace(collector, logs, scenario.run.ranks, trace, keep_rank_files=attempt.reason is not None)

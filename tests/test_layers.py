@@ -15,15 +15,16 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: list[set[str]] = [
     {"cli"},
     {"gate", "history"},
-    {"bench", "duel", "report", "worker", "doctor"},
-    {"collectors", "subject", "launch", "comparison"},
+    {"bench", "duel", "report", "doctor"},
+    {"comparison", "launch", "worker"},
+    {"collectors", "subject"},
     {"verdict", "analysis", "stats", "store"},
     {"trace"},
     {"scenario", "environment", "conditions"},
     {"errors", "names", "metrics", "visible", "__init__"},
 ]
-# The only imports allowed inside a line: a launch reads its subject, verdict and attribution use statistics.
-WITHIN_LINE = {("launch", "subject"), ("verdict", "stats"), ("analysis", "stats")}
+# The only imports allowed inside a line: a launch writes the worker's plan, verdict and attribution use statistics.
+WITHIN_LINE = {("launch", "worker"), ("verdict", "stats"), ("analysis", "stats")}
 RANK_OF = {name: index for index, line in enumerate(LAYERS) for name in line}
 STANDARD_LIBRARY_ONLY = ["harness/worker", "harness/collectors/recorder.py"]
 

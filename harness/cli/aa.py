@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.duel_options import duel_options
-from harness.cli.subject_options import subject_options
+from harness.cli.options import subject_options
 
 
 @click.command()
@@ -27,20 +27,23 @@ def aa(
     """
     from harness.cli.aa_summary import print_history
     from harness.cli.duel_command import DuelOptions, run_and_print
-    from harness.cli.subject_options import subject_cache, warn_of_mismatches
+    from harness.cli.subjects import subject_cache, warn_of_mismatches
+    from harness.collectors.registry import DEFAULT
+    from harness.duel import duel_plan
     from harness.errors import UsageError
-    from harness.subject import prepare_engine, resolve_subject
+    from harness.subject import prepare_subject
 
-    settings = DuelOptions(**options)
-    if settings.as_json and duels > 1:
+    given = DuelOptions(**options)
+    if given.as_json and duels > 1:
         raise UsageError(f"--json prints one document: expected --duels 1 with it, not {duels}")
-    scenario = settings.scenario(name)
+    source = given.scenario_file(name)
+    scenario = source.resolve()
     with subject_cache() as cache:
-        engine = prepare_engine(scenario, (subject,), cache, python=python, allow_mismatch=allow_mismatch)
-        code = resolve_subject(subject, engine, repo, cache)
+        code = prepare_subject(scenario, subject, repo, cache, python=python, allow_mismatch=allow_mismatch)
         warn_of_mismatches(code)
         for _ in range(duels):
-            status = run_and_print(settings.plan("aa", name, (code, code), ("recorder", "recorder")), settings)
-    if not settings.as_json:
-        print_history(settings.reports, scenario.hash, pinned=settings.pinned)
+            plan = duel_plan("aa", source, (code, code), (DEFAULT, DEFAULT), given.settings())
+            status = run_and_print(plan, given)
+    if not given.as_json:
+        print_history(given.reports, scenario.hash, pinned=given.pinned)
     return status

@@ -9,6 +9,7 @@ from rich.text import Text
 
 import harness
 from harness.cli.output import stdout_console
+from harness.collectors.registry import DEFAULT
 from harness.comparison import compare_stored
 from harness.duel import pooled_prior, same_code_duels
 from harness.environment import read_environment
@@ -26,9 +27,9 @@ def print_history(reports: Path, scenario_hash: str, *, pinned: bool) -> None:
     with Store(reports / RESULTS) as store:
         duels = Duels(store)
         machine = read_environment().machine
-        records = duels.same_code(scenario_hash, machine, "recorder", harness.__version__, pinned=pinned)
+        records = duels.same_code(scenario_hash, machine, DEFAULT, harness.__version__, pinned=pinned)
         states = Counter(compare_stored(duels, record.id).verdict.state for record in records)
-        known = pooled_prior(same_code_duels(duels, scenario_hash, machine, "recorder", pinned=pinned))
+        known = pooled_prior(same_code_duels(duels, scenario_hash, machine, DEFAULT, pinned=pinned))
     alarms, judged = states[State.SLOWER] + states[State.FASTER], sum(states.values()) - states[State.INVALID]
     counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
     say = stdout_console().print

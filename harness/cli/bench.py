@@ -17,15 +17,26 @@ from rich.text import Text
 from harness import names
 from harness.cli.bench_checks import check_installed, warning_of_disturbance
 from harness.cli.html_reports import write_bench
-from harness.cli.options import html_option, json_option, reports_option
+from harness.cli.options import (
+    collector_option,
+    html_option,
+    json_option,
+    ranks_option,
+    reports_option,
+    set_option,
+    steps_option,
+    subject_options,
+)
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
-from harness.cli.subject_options import subject_cache, subject_options, warn_of_mismatches
+from harness.cli.subjects import subject_cache, warn_of_mismatches
 from harness.cli.trace_tables import elided
+from harness.collectors.choice import AUTO
+from harness.collectors.registry import DEFAULT, names_where
 from harness.errors import UsageError
 from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
 from harness.scenario import load_scenario
 from harness.store import RESULTS
-from harness.subject import prepare_engine, resolve_subject
+from harness.subject import prepare_subject
 from harness.subject.releases import RELEASE, WHEEL
 
 if TYPE_CHECKING:
@@ -42,23 +53,17 @@ WIDE = 110
 @click.command()
 @click.argument("name", metavar="SCENARIO")
 @click.argument("subject", default=".")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: engine.lora_rank=16.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Processes that torchrun starts; overrides run.ranks.")
-@click.option("--steps", type=click.IntRange(min=1), help="Measured steps; overrides run.steps.")
+@set_option("Override a key: engine.lora_rank=16.")
+@ranks_option("Processes that torchrun starts")
+@steps_option("; overrides run.steps", least=1)
 @click.option(
     "--python-functions-trace",
     "functions",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Probe the functions in a JSON file of nsys' option of that name, too.",
 )
-@click.option(
-    "--collector",
-    type=click.Choice(["auto", "nsys", "kineto", "recorder", "none"]),
-    default="auto",
-    show_default=True,
-    help="What traces the launch.",
-)
-@reports_option("Folder of traces, logs and results.db.")
+@collector_option("--collector", "What traces the launch.", AUTO, *names_where(), default=AUTO)
+@reports_option("traces, logs and results.db")
 @subject_options
 @html_option
 @json_option
@@ -86,8 +91,7 @@ def bench(
     probes = [] if functions is None else _probe_overrides(functions)
     scenario = load_scenario(name, [*probes, *overrides, *(f"{key}={value}" for key, value in given.items() if value)])
     with subject_cache() as cache:
-        engine = prepare_engine(scenario, (subject,), cache, python=python, allow_mismatch=allow_mismatch)
-        code = resolve_subject(subject, engine, repo, cache)
+        code = prepare_subject(scenario, subject, repo, cache, python=python, allow_mismatch=allow_mismatch)
         if code.name == "installed" and code.python == Path(sys.executable):
             check_installed(scenario.factory, repo)
         warn_of_mismatches(code)
@@ -261,7 +265,7 @@ def _next_commands(result: BenchResult, given: str, repo: Path) -> list[str]:
         written = [log for log in (logs / "rank0.log", logs / "torchrun.log") if log.exists() and log.stat().st_size]
         return [f"less {shlex.quote(str(log))}" for log in written[:1]]
     if result.trace is None:
-        return [f"stepduel bench {scenario} --collector recorder"]
+        return [f"stepduel bench {scenario} --collector {DEFAULT}"]
     compare = [f"stepduel compare {scenario} HEAD~1"] if result.run.revision else []
     # The worker's warm-up is in the trace; without the option it would count as measured.
     return [f"stepduel analyze {shlex.quote(str(result.trace))} --warmup-steps {result.warmup_steps}", *compare]

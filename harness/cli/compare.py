@@ -8,31 +8,27 @@ from typing import Any
 import click
 
 from harness.cli.duel_options import duel_options
-from harness.cli.subject_options import subject_options
+from harness.cli.options import collector_option, side_set_options, slower_fails_option, subject_options
+from harness.collectors.choice import AUTO
+from harness.collectors.registry import DEFAULT, UNTRACED, names_where
 
 
 @click.command()
 @click.argument("name", metavar="SCENARIO")
 @click.argument("base", required=False)
 @click.argument("head", required=False)
-@click.option("--base-set", "base_overrides", multiple=True, metavar="KEY=VALUE", help="Override a key for BASE only.")
-@click.option("--head-set", "head_overrides", multiple=True, metavar="KEY=VALUE", help="Override a key for HEAD only.")
+@side_set_options
 @subject_options
-@click.option(
-    "--collector",
-    type=click.Choice(["recorder", "nsys", "kineto", "none"]),
-    default="recorder",
-    show_default=True,
-    help="What traces the launches that are timed.",
-)
-@click.option(
+@collector_option("--collector", "What traces the launches that are timed.", *names_where(), default=DEFAULT)
+@collector_option(
     "--explain",
-    type=click.Choice(["auto", "nsys", "kineto", "none"]),
-    default="auto",
-    show_default=True,
-    help="Trace one more launch pair, not timed, for where GPU time goes.",
+    "Trace one more launch pair, not timed, for where GPU time goes.",
+    AUTO,
+    *names_where(lambda able: able.sees_gpu),
+    UNTRACED,
+    default=AUTO,
 )
-@click.option("--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower.")
+@slower_fails_option
 @duel_options
 def compare(
     name: str,
@@ -56,29 +52,22 @@ def compare(
 
     Exit codes: 0 with a verdict, 3 undecided or invalid, 4 a launch failed; with --exit-code 1 for slower.
     """
-    from harness.cli.duel_command import (
-        DuelOptions,
-        explaining_collector,
-        resolve_sides,
-        run_and_print,
-        timing_collector,
-    )
-    from harness.cli.subject_options import subject_cache, warn_of_mismatches
-    from harness.subject import prepare_engine
+    from harness.cli.duel_command import DuelOptions, run_and_print
+    from harness.cli.subjects import subject_cache, warn_of_mismatches
+    from harness.duel import WantedSides, compare_plan
 
-    settings = DuelOptions(**options)
-    timing = timing_collector(collector)
+    given = DuelOptions(**options)
+    wanted = WantedSides(
+        base=base,
+        head=head,
+        base_overrides=base_overrides,
+        head_overrides=head_overrides,
+        repo=repo,
+        python=python,
+        allow_mismatch=allow_mismatch,
+    )
     with subject_cache() as cache:
-        scenario = settings.scenario(name)
-        engine = prepare_engine(scenario, (base, head), cache, python=python, allow_mismatch=allow_mismatch)
-        sides = resolve_sides(base, head, engine, repo, cache, base_overrides, head_overrides)
-        warn_of_mismatches(*sides.subjects)
-        plan = settings.plan(
-            "compare",
-            name,
-            sides.subjects,
-            (timing, timing),
-            explain=explaining_collector(explain, timing),
-            cannot_run=sides.cannot_run,
-        )
-        return run_and_print(plan, settings, repo=repo, slower_fails=slower_fails)
+        source = given.scenario_file(name)
+        plan = compare_plan(source, wanted, given.settings(), cache, collector=collector, explain=explain)
+        warn_of_mismatches(plan.base.subject, plan.head.subject)
+        return run_and_print(plan, given, repo=repo, slower_fails=slower_fails)

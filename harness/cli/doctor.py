@@ -9,13 +9,13 @@ from typing import Any
 import click
 from rich.text import Text
 
-from harness.cli.options import json_option, reports_option
+from harness.cli.options import json_option, ranks_option, reports_option
 
 
 @click.command()
 @click.argument("name", metavar="[SCENARIO]", default="smoke")
-@click.option("--ranks", type=click.IntRange(min=1), help="Processes a side; overrides run.ranks.")
-@reports_option("Folder of results.db, whose same-code duels tell what can be seen.")
+@ranks_option()
+@reports_option("results.db, whose same-code duels tell what can be seen")
 @json_option
 def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
     """Say what is wrong with this machine for measuring, and what a duel of SCENARIO can detect on it.
@@ -49,6 +49,7 @@ def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
 
 def _detectable(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     """What same-code duels of this machine say that a duel sees; without any, what typical machines see."""
+    from harness.collectors.registry import DEFAULT
     from harness.duel import PooledPrior, forecast, pooled_prior, same_code_duels
     from harness.duel.pacing import MIN_STEPS
     from harness.environment import read_environment
@@ -59,7 +60,7 @@ def _detectable(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     if (reports / RESULTS).exists():
         with Store(reports / RESULTS) as store:
             machine = read_environment().machine
-            known = pooled_prior(same_code_duels(Duels(store), scenario.hash, machine, "recorder", pinned=True))
+            known = pooled_prior(same_code_duels(Duels(store), scenario.hash, machine, DEFAULT, pinned=True))
     found = forecast(rule, known.steps or MIN_STEPS, known, ())
     return {
         "scenario": name,

@@ -1,15 +1,24 @@
-"""Options that every command with a duel shares, and how they become a plan."""
+"""Options that every command with a duel shares; `duel_command.DuelOptions` holds what they were given."""
 
 from __future__ import annotations
 
 import math
 import re
-import secrets
 
 import click
 
-from harness.cli.options import html_option, json_option, reports_option, together
-from harness.errors import UsageError
+from harness.cli.options import (
+    html_option,
+    json_option,
+    options,
+    pairs_option,
+    ranks_option,
+    reports_option,
+    resume_option,
+    seed_option,
+    set_option,
+    steps_option,
+)
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -35,17 +44,11 @@ def share(text: str) -> float:
     return fraction
 
 
-duel_options = together(
-    click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key on both sides."),
-    click.option("--ranks", type=click.IntRange(min=1), help="Processes a side; overrides run.ranks."),
-    click.option("--steps", type=click.IntRange(min=2), help="Measured steps a launch; default: from what they cost."),
-    click.option(
-        "--pairs",
-        type=click.IntRange(min=2),
-        default=10,
-        show_default=True,
-        help="Most launch pairs; looks at 3, 5, 7.",
-    ),
+duel_options = options(
+    set_option(),
+    ranks_option(),
+    steps_option(" a launch; default: from what they cost"),
+    pairs_option("; looks at 3, 5, 7", default=10),
     click.option("--min-effect", type=share, default="1%", show_default=True, help="Smallest change to report."),
     click.option("--min-abs", type=float, default=0.0, show_default=True, help="The same in ms of step time."),
     click.option("--margin", type=share, default="2%", show_default=True, help="Within it both are the same."),
@@ -65,22 +68,9 @@ duel_options = together(
         help="Keep the ranks of both sides on the same cores (CPU only).",
     ),
     click.option("--budget", type=duration, help="Stop after this time, such as 10m, with what is known then."),
-    click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one."),
-    click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duel."),
-    reports_option("Folder of logs and results.db."),
+    seed_option,
+    resume_option("duel"),
+    reports_option("logs and results.db"),
     html_option,
     json_option,
 )
-
-
-def engine_overrides(given: tuple[str, ...], option: str) -> tuple[str, ...]:
-    """Return the overrides of one side. Only the engine may differ: steps, seed and probes must agree on both sides."""
-    for text in given:
-        if not text.strip().startswith("engine."):
-            raise UsageError(f"{option} {text}: only engine.KEY=VALUE may differ between the sides; --set changes both")
-    return given
-
-
-def order_seed(given: int | None) -> int:
-    """Return the seed of the order of steps."""
-    return secrets.randbits(31) if given is None else given

@@ -97,9 +97,9 @@ class TerminalProgress:
         following = next((look for look in looks if look > made), looks[-1])
         return f"next look in {_seconds((following - made) * each_s)}, at most {_seconds((looks[-1] - made) * each_s)}"
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, style: str = "") -> None:
         self._redraw("")
-        self._console.print(Text(clean(text)), soft_wrap=True)
+        self._console.print(Text(clean(text), style=style), soft_wrap=True)
 
     def _redraw(self, text: str) -> None:
         """Replace the current line, cut so that it stays one."""

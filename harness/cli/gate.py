@@ -8,8 +8,17 @@ from typing import Any
 
 import click
 
-from harness.cli.options import json_option, reports_option
-from harness.cli.subject_options import subject_options
+from harness.cli.options import (
+    json_option,
+    pairs_option,
+    reports_option,
+    resume_option,
+    seed_option,
+    set_option,
+    side_set_options,
+    steps_option,
+    subject_options,
+)
 
 
 @click.command()
@@ -18,18 +27,17 @@ from harness.cli.subject_options import subject_options
     "--head", metavar="REVISION", default=".", show_default=True, help="What to judge; . is the working tree."
 )
 @click.option("--scenario", "names", multiple=True, metavar="NAME", help="Only this scenario of the policy.")
-@click.option("--base-set", "base_overrides", multiple=True, metavar="KEY=VALUE", help="Override a key for BASE only.")
-@click.option("--head-set", "head_overrides", multiple=True, metavar="KEY=VALUE", help="Override a key for HEAD only.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key on both sides.")
+@side_set_options
+@set_option()
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path, dir_okay=False), help="File with the policy.")
-@click.option("--pairs", type=click.IntRange(min=2), help="Most launch pairs a duel, instead of the policy's.")
-@click.option("--steps", type=click.IntRange(min=2), help="Measured steps a launch, instead of the policy's.")
+@pairs_option(" a duel, instead of the policy's")
+@steps_option(" a launch, instead of the policy's")
 @click.option("--budget", metavar="TIME", help="Time for all duels, such as 10m, instead of the policy's.")
 @click.option("--undecided", type=click.Choice(["fail", "pass"]), help="What undecided means, instead of the policy's.")
-@click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duels.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one.")
+@resume_option("duels")
+@seed_option
 @subject_options
-@reports_option("Folder of results.db, of the HTML reports, and of gate/ with what CI shows.")
+@reports_option("results.db, of the HTML reports, and of gate/ with what CI shows")
 @json_option
 def gate(
     base: str | None,
@@ -59,9 +67,10 @@ def gate(
     gate ends with the first of 1, 4, 2, 3. All reports are written before it ends.
     """
     from harness.cli.duel_options import duration
-    from harness.cli.gate_jobs import GateRequest, run_gate
-    from harness.cli.gate_output import print_gate
-    from harness.gate import find_policy, read_policy
+    from harness.cli.gate_output import TerminalGateProgress, print_gate
+    from harness.cli.subjects import subject_cache
+    from harness.duel import WantedSides
+    from harness.gate import GateRequest, find_policy, read_policy, run_gate
     from harness.gate.reports import announce, write_reports
 
     policy = read_policy(policy_file or find_policy(Path.cwd()))
@@ -73,22 +82,26 @@ def gate(
         "undecided": undecided,
     }
     policy = dataclasses.replace(policy, **{key: value for key, value in given.items() if value is not None})
-    result = run_gate(
-        GateRequest(
-            policy=policy,
-            names=names,
-            head=head,
-            base_overrides=base_overrides,
-            head_overrides=head_overrides,
-            overrides=overrides,
-            resume=resume,
-            seed=seed,
-            repo=repo,
-            python=python,
-            allow_mismatch=allow_mismatch,
-            reports=reports,
-        )
+    wanted = WantedSides(
+        base=policy.base,
+        head=head,
+        base_overrides=base_overrides,
+        head_overrides=head_overrides,
+        repo=repo,
+        python=python,
+        allow_mismatch=allow_mismatch,
     )
+    request = GateRequest(
+        policy=policy,
+        names=names,
+        wanted=wanted,
+        overrides=overrides,
+        resume=resume,
+        seed=seed,
+        reports=reports,
+    )
+    with subject_cache() as cache, TerminalGateProgress() as progress:
+        result = run_gate(request, cache, progress)
     written = write_reports(result, reports, repo)
     print_gate(result, written, as_json=as_json)
     announce(result, to_stderr=as_json)

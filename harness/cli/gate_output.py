@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
+from harness.cli.duel_progress import TerminalProgress
 from harness.cli.output import clean, print_json, stdout_console
-from harness.gate import GateResult, Judgement, Result
+from harness.cli.subjects import warn_of_mismatches
+from harness.gate import GateJob, GateResult, Judgement, Result
 from harness.gate.decision import change
 from harness.gate.document import document
 from harness.metrics import milliseconds, percent
+
+
+class TerminalGateProgress(TerminalProgress):
+    """Tells a person what the gate is doing. A context manager."""
+
+    def remark(self, text: str) -> None:
+        """Something about the machine or the policy."""
+        self._line(text)
+
+    def planned(self, job: GateJob) -> None:
+        """A job has its subjects: say which run with what they did not ask for."""
+        warn_of_mismatches(job.plan.base.subject, job.plan.head.subject)
+        self._began_s = time.monotonic()  # of the duels: until then environments may have been made
+
+    def started(self, job: GateJob) -> None:
+        """A job is being run."""
+        self._line(f"{job.name}: base {job.plan.base.subject.name}, head {job.plan.head.subject.name}", "bold")
+
 
 STYLES = {Result.PASS: "bold green", Result.REGRESSION: "bold red", Result.UNDECIDED: "bold yellow"}
 MOST_RANGES = 3

@@ -1,49 +1,120 @@
-"""Options that many commands have: which results, which repository, whether to print JSON or write a page."""
+"""Every option that more than one command has, declared once. A command picks the ones it takes, in its own order.
+
+What differs between commands is an argument here: whose folder it is, or what a number replaces.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Command], Command]
+
+OVERRIDES: Final[dict[str, Any]] = {"multiple": True, "metavar": "KEY=VALUE"}
 
 
-class Option(Protocol):
-    """Adds one or several options to a command."""
+def options(*given: Option[Any]) -> Option[Any]:
+    """Return one decorator that adds all of `given` to a command, in this order."""
 
-    def __call__(self, command: Command, /) -> Command: ...
-
-
-def together(*options: Option) -> Option:
-    """Return all of `options` as one, in the order of `--help`."""
-
-    def add(command: Command, /) -> Command:
-        for option in reversed(options):
+    def add(command: Command) -> Command:
+        for option in reversed(given):
             command = option(command)
         return command
 
     return add
 
 
-json_option: Final[Option] = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-html_option: Final[Option] = click.option(
+def set_option(meaning: str = "Override a key on both sides.") -> Option[Any]:
+    """`--set KEY=VALUE`, as `overrides`."""
+    return click.option("--set", "overrides", help=meaning, **OVERRIDES)
+
+
+side_set_options: Option[Any] = options(
+    click.option("--base-set", "base_overrides", help="Override a key for BASE only.", **OVERRIDES),
+    click.option("--head-set", "head_overrides", help="Override a key for HEAD only.", **OVERRIDES),
+)
+
+
+def ranks_option(meaning: str = "Processes a side") -> Option[Any]:
+    """`--ranks N`."""
+    return click.option("--ranks", type=click.IntRange(min=1), help=f"{meaning}; overrides run.ranks.")
+
+
+def steps_option(meaning: str, least: int = 2) -> Option[Any]:
+    """`--steps N`, measured ones."""
+    return click.option("--steps", type=click.IntRange(min=least), help=f"Measured steps{meaning}.")
+
+
+def pairs_option(meaning: str, default: int | None = None) -> Option[Any]:
+    """`--pairs N`, of launches."""
+    return click.option(
+        "--pairs",
+        type=click.IntRange(min=2),
+        default=default,
+        show_default=default is not None,
+        help=f"Most launch pairs{meaning}.",
+    )
+
+
+seed_option: Option[Any] = click.option(
+    "--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one."
+)
+
+
+def resume_option(duels: str) -> Option[Any]:
+    """`--resume`."""
+    return click.option(
+        "--resume", is_flag=True, help=f"Go on with the stored launch pairs of the same unfinished {duels}."
+    )
+
+
+def collector_option(name: str, meaning: str, *choices: str, default: str) -> Option[Any]:
+    """`--collector` or `--explain`, one of `choices`, which the registry of collectors tells."""
+    return click.option(name, type=click.Choice(choices), default=default, show_default=True, help=meaning)
+
+
+def repo_option(meaning: str) -> Option[Any]:
+    """`--repo FOLDER`."""
+    return click.option(
+        "--repo",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        default=Path(),
+        help=f"{meaning}; default: the current folder's.",
+    )
+
+
+subject_options: Option[Any] = options(
+    repo_option("Repository of what is measured"),
+    click.option("--python", metavar="PATH", help="Run ranks under this interpreter instead of one made for them."),
+    click.option(
+        "--allow-mismatch", is_flag=True, help="Run a release although the environment contradicts what it asks for."
+    ),
+)
+"""Of every command that launches a subject: where its code is, and the interpreter."""
+
+
+def reports_option(holds: str = "results.db") -> Option[Any]:
+    """`--reports FOLDER`."""
+    return click.option(
+        "--reports",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("reports"),
+        show_default=True,
+        help=f"Folder of {holds}.",
+    )
+
+
+html_option: Option[Any] = click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Also write a report that opens from disk, as one HTML file.",
 )
-
-
-def reports_option(text: str = "Folder of results.db.") -> Option:
-    """Return `--reports`, with what the command does in that folder."""
-    folder = click.Path(path_type=Path, file_okay=False)
-    return click.option("--reports", type=folder, default=Path("reports"), show_default=True, help=text)
-
-
-def repo_option(text: str) -> Option:
-    """Return `--repo`, with what the repository is asked for."""
-    folder = click.Path(path_type=Path, file_okay=False, exists=True)
-    return click.option("--repo", type=folder, default=Path(), help=f"{text}; default: the current folder's.")
+json_option: Option[Any] = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+slower_fails_option: Option[Any] = click.option(
+    "--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower."
+)

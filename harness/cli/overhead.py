@@ -8,20 +8,15 @@ from typing import Any
 import click
 
 from harness.cli.duel_options import duel_options
-from harness.cli.subject_options import subject_options
+from harness.cli.options import collector_option, subject_options
+from harness.collectors.registry import DEFAULT, UNTRACED, names_where
 
 
 @click.command()
 @click.argument("name", metavar="SCENARIO")
 @click.argument("subject", default=".")
 @subject_options
-@click.option(
-    "--collector",
-    type=click.Choice(["recorder", "nsys", "kineto"]),
-    default="recorder",
-    show_default=True,
-    help="Whose cost to measure.",
-)
+@collector_option("--collector", "Whose cost to measure.", *names_where(lambda able: able.traces), default=DEFAULT)
 @duel_options
 def overhead(
     name: str, subject: str, repo: Path, python: str | None, allow_mismatch: bool, collector: str, **options: Any
@@ -31,15 +26,15 @@ def overhead(
     The ratio is the tool's own overhead on step time. Probes and ranges stay on both sides; only what records them
     differs.
     """
-    from harness.cli.duel_command import DuelOptions, run_and_print, timing_collector
-    from harness.cli.subject_options import subject_cache, warn_of_mismatches
-    from harness.subject import prepare_engine, resolve_subject
+    from harness.cli.duel_command import DuelOptions, run_and_print
+    from harness.cli.subjects import subject_cache, warn_of_mismatches
+    from harness.duel import duel_plan, timing_collector
+    from harness.subject import prepare_subject
 
-    settings = DuelOptions(**options)
+    given = DuelOptions(**options)
     with subject_cache() as cache:
-        scenario = settings.scenario(name)
-        engine = prepare_engine(scenario, (subject,), cache, python=python, allow_mismatch=allow_mismatch)
-        code = resolve_subject(subject, engine, repo, cache)
+        source = given.scenario_file(name)
+        code = prepare_subject(source.resolve(), subject, repo, cache, python=python, allow_mismatch=allow_mismatch)
         warn_of_mismatches(code)
-        plan = settings.plan("overhead", name, (code, code), ("none", timing_collector(collector)))
-        return run_and_print(plan, settings)
+        sides = (UNTRACED, timing_collector(collector))
+        return run_and_print(duel_plan("overhead", source, (code, code), sides, given.settings()), given)

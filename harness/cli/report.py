@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import html_option, json_option, repo_option, reports_option
+from harness.cli.options import html_option, json_option, repo_option, reports_option, slower_fails_option
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def without_collections() -> Iterator[None]:
 @reports_option()
 @html_option
 @repo_option("Repository to ask for the commits between both sides")
-@click.option("--exit-code", "slower_fails", is_flag=True, help="Exit with 1 when HEAD is slower.")
+@slower_fails_option
 @json_option
 @without_collections()
 def report(duel_id: str | None, reports: Path, html: Path | None, repo: Path, slower_fails: bool, as_json: bool) -> int:

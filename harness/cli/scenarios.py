@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from harness.cli.options import json_option
+from harness.cli.options import json_option, set_option
 from harness.cli.output import clean, print_json, stderr_console, stdout_console
 from harness.errors import UsageError
 from harness.scenario import Scenario, load_scenario, scenario_files, search_path
@@ -19,7 +19,7 @@ from harness.scenario import Scenario, load_scenario, scenario_files, search_pat
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as in bench.")
+@set_option("Override a key, as in bench.")
 @json_option
 def scenarios(name: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """List the scenarios, or show one resolved.

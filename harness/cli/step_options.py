@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import together
+from harness.cli.options import options
 from harness.trace.projection import RULES
 
-step_options = together(
+step_options = options(
     click.option("--step", "step_name", metavar="NAME", help="Range that is a step; found by itself without."),
     click.option(
         "--rule",

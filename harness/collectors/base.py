@@ -2,11 +2,14 @@
 
 A collector has up to two sides:
 
-- the *host side* (`Collector`) decides whether it can be used here, wraps the launch's command line, and turns what the
-  launch left behind into one trace;
+- the *host side* (`Collector`) says what it can do (`Abilities`), decides whether it can be used here, wraps the
+  launch's command line, and turns what the launch left behind into one trace;
 - the *rank side* (`RankSide`) runs inside every rank. A collector module that has one offers
-  `start_rank(trace_path, rank) -> RankSide`; the worker calls it before it imports the engine. `nsys` has none: it
-  looks in from outside.
+  `start_rank(trace_path, rank) -> RankSide` and is named by `Abilities.rank_side`; the worker calls it before it
+  imports the engine. `nsys` has none: it looks in from outside.
+
+One collector is one file in this folder and its line in `registry.py`, which every command imports for its options: so
+a collector imports numpy, nvtx and torch only inside the functions that need them.
 """
 
 from __future__ import annotations
@@ -14,10 +17,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 FINISH_TIMEOUT_S: Final = 10.0
 """How long a launch may take to end after its last word where no tool writes a report then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abilities:
+    """What the rest of Stepduel has to know about a collector. The first three travel to the ranks in the plan."""
+
+    rank_side: str | None = None
+    """Module that offers `start_rank`, where something of the collector runs inside the ranks."""
+    settle_s: float = 0.0
+    """From the opening of the capture until every process has heard of it; what they do before may be missing."""
+    ends_in_order: bool = False
+    """Whether it takes its last records from a process that ends in order, by its interpreter's own shutdown."""
+    traces: bool = True
+    sees_gpu: bool = False
+    """Whether it records GPU work, so that a trace without any says that there was none."""
+    fixed_pace: bool = False
+    """Whether it must be told before the launch which steps to record."""
+    automatic: Literal["always", "on_cuda", "never"] = "never"
+    """When `--collector auto` may take it: the first in the registry's order that can be used."""
+    named_by: str | None = None
+    """Environment variable by which a user insists on it: then `auto` never passes it over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +57,11 @@ class Collector(Protocol):
 
     @property
     def name(self) -> str:
-        """`recorder`, `kineto`, `nsys` or `none`: the plan's `collector`."""
+        """What `--collector` calls it, and results and traces say of it."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do; the same for every object of a class."""
 
     @property
     def finish_timeout_s(self) -> float:

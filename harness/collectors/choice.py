@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from harness.collectors import cupti, nsys_cli
+from harness.collectors import cupti
 from harness.collectors.base import Collector
 from harness.errors import UsageError, closest
 
@@ -24,14 +24,11 @@ class Choice:
 def choose(
     name: str, collectors: Mapping[str, Collector], env: Mapping[str, str], *, cuda: bool | None = None
 ) -> Choice:
-    """The collector called `name` among `collectors`, or for `auto` the first that fits of:
+    """The collector called `name` among `collectors`; for `auto` the first that can be used and is `automatic` here.
 
-    1. `nsys`, where it is installed (with or without a CUDA device: it also has operating system calls and the GUI);
-    2. `kineto`, where there is a CUDA device (`cuda`; None looks for its device file);
-    3. `recorder`, always.
-
-    Raises UsageError for an unknown name, for a collector that was asked for by name and cannot be used here, and for
-    an nsys that STEPDUEL_NSYS names and that cannot be used: falling back would hide it.
+    `cuda` says whether there is a CUDA device; None looks for its device file. Raises UsageError for an unknown name,
+    for a collector that was asked for by name and cannot be used here, and for one that the user's environment insists
+    on (`named_by`) and that cannot be used: falling back would hide it.
     """
     if name == AUTO:
         return _automatic(collectors, env, cupti.cuda_device_present(env) if cuda is None else cuda)
@@ -45,14 +42,23 @@ def choose(
 
 
 def _automatic(collectors: Mapping[str, Collector], env: Mapping[str, str], cuda: bool) -> Choice:
-    nsys = collectors["nsys"].available()
-    if nsys.ok:
-        return Choice(collector=collectors["nsys"], reason=nsys.reason)
-    if env.get(nsys_cli.EXECUTABLE_VARIABLE):
-        raise UsageError(f"{nsys_cli.EXECUTABLE_VARIABLE} is set, but {nsys.reason}; unset it or choose a collector")
-    if not cuda:
-        return Choice(collector=collectors["recorder"], reason=f"no CUDA device, and {nsys.reason}")
-    kineto = collectors["kineto"].available()
-    if kineto.ok:
-        return Choice(collector=collectors["kineto"], reason=f"CUDA device, and {nsys.reason}")
-    return Choice(collector=collectors["recorder"], reason=f"no GPU times: {kineto.reason}")
+    missing = ""  # why the last one that sees more cannot be used
+    for collector in collectors.values():
+        able = collector.abilities
+        if able.automatic == "never" or (able.automatic == "on_cuda" and not cuda):
+            continue
+        found = collector.available()
+        if found.ok:
+            return Choice(collector=collector, reason=_reason(found.reason, missing, cuda and able.sees_gpu, cuda))
+        if able.named_by and env.get(able.named_by):
+            raise UsageError(f"{able.named_by} is set, but {found.reason}; unset it or choose a collector")
+        missing = found.reason
+    raise UsageError(f"no collector can be used here: {missing}")
+
+
+def _reason(found: str, missing: str, gpu_times: bool, cuda: bool) -> str:
+    if not missing:
+        return found
+    if cuda and not gpu_times:
+        return f"no GPU times: {missing}"
+    return f"{'CUDA device' if cuda else 'no CUDA device'}, and {missing}"

@@ -17,13 +17,16 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from harness.collectors import cupti
-from harness.collectors.base import FINISH_TIMEOUT_S, Availability
+from harness.collectors.base import FINISH_TIMEOUT_S, Abilities, Availability
 from harness.collectors.kineto_events import ChromeTrace, ClockMap, ClockReading, write_events
 from harness.collectors.recorder import Recorder
 from harness.errors import UsageError
+from harness.trace.merge import merge_launch
+
+NAME: Final = "kineto"
 
 
 class KinetoRank:
@@ -109,7 +112,7 @@ def start_rank(trace_path: Path, rank: int) -> KinetoRank:
     client = cupti.active_client(os.environ)
     if client is not None:
         raise UsageError(f"kineto cannot trace inside {client}: only one profiler can trace CUDA at a time")
-    recorder = Recorder(trace_path, rank=rank, collector="kineto")
+    recorder = Recorder(trace_path, rank=rank, collector=NAME, sees_gpu=True)
     recorder.install()
     return KinetoRank(recorder, trace_path.with_suffix(".kineto.json"))
 
@@ -121,8 +124,9 @@ class Kineto:
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     device_folder: Path = Path("/dev")
 
-    name: str = "kineto"
+    name: str = NAME
     finish_timeout_s: float = FINISH_TIMEOUT_S
+    abilities: ClassVar[Abilities] = Abilities(rank_side=__name__, sees_gpu=True, fixed_pace=True, automatic="on_cuda")
 
     def available(self) -> Availability:
         """Refuse another CUPTI client around us. Without a CUDA device there is nothing to trace with it."""
@@ -142,6 +146,4 @@ class Kineto:
 
     def collect(self, launch_dir: Path, ranks: int, destination: Path) -> Path:
         """Merge the ranks' traces, as for the recorder."""
-        from harness.trace.merge import merge_launch
-
         return merge_launch(launch_dir, ranks, destination)

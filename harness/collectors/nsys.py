@@ -19,16 +19,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from harness import names
 from harness.collectors import cupti, nsys_cli
-from harness.collectors.base import Availability
+from harness.collectors.base import Abilities, Availability
 from harness.errors import LaunchError, TraceError, UsageError
-from harness.trace import reader, schema
-from harness.trace.model import Trace
+from harness.trace import schema
+
+if TYPE_CHECKING:
+    from harness.trace.model import Trace
 
 REPORT_NAME: Final = "nsys.nsys-rep"
 COMMANDS_NAME: Final = "nsys.commands.json"
@@ -50,6 +50,14 @@ class Nsys:
     minimum_free_bytes: int = MINIMUM_FREE_BYTES
 
     name: str = "nsys"
+    abilities: ClassVar[Abilities] = Abilities(
+        settle_s=0.5,
+        ends_in_order=True,
+        sees_gpu=True,
+        fixed_pace=True,
+        automatic="always",
+        named_by=nsys_cli.EXECUTABLE_VARIABLE,
+    )
 
     @property
     def finish_timeout_s(self) -> float:
@@ -172,8 +180,10 @@ def _measured_steps(launch_dir: Path) -> int:
 
 def _require_steps(export: Path, ranks: int, steps: int, launch_dir: Path) -> None:
     """Raise LaunchError unless `export` opens and holds `steps` whole step ranges of each of `ranks` processes."""
+    from harness.trace.reader import read_trace
+
     try:
-        found = sorted(step_counts(reader.read_trace(export)).values(), reverse=True)
+        found = sorted(step_counts(read_trace(export)).values(), reverse=True)
     except TraceError as error:
         raise LaunchError(f"nsys wrote an export that cannot be read: {error}") from error
     if found != [steps] * ranks:
@@ -189,6 +199,8 @@ def _counts(found: Sequence[int]) -> str:
 
 def step_counts(trace: Trace) -> dict[int, int]:
     """Closed `step` ranges in the stepduel domain, by global pid."""
+    import numpy as np
+
     ranges = trace.ranges
     is_step = np.array([name == names.STEP for name in trace.strings] + [False], dtype=bool)  # the last is NO_NAME, -1
     is_ours = np.array([name == names.NVTX_DOMAIN for name in trace.strings] + [False], dtype=bool)

@@ -11,17 +11,10 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import nvtx
-
+from harness.collectors.range_log import ROW_FIELDS, RangeLog
 from harness.trace import schema
-
-if TYPE_CHECKING:
-    from harness.collectors.recorder import Recorder
-
-ROW_FIELDS: Final = 6
-"""Of one row in a thread's flat list: start_ns, end_ns, event type, text, domain name, payload."""
 
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -87,10 +80,10 @@ def _storable(text: object) -> str:
 class Domain:
     """Stands in for `nvtx.Domain`; its calls are closures, which spares the attribute lookups on the hot path."""
 
-    def __init__(self, recorder: Recorder, name: str | None) -> None:
+    def __init__(self, log: RangeLog, name: str | None) -> None:
         self.name = name
-        self.push_range, self.pop_range, self.mark = _thread_calls(recorder, _storable(name or ""))
-        self.start_range, self.end_range = _process_calls(recorder, _storable(name or ""))
+        self.push_range, self.pop_range, self.mark = _thread_calls(log, _storable(name or ""))
+        self.start_range, self.end_range = _process_calls(log, _storable(name or ""))
 
     def get_registered_string(self, string: str | None) -> RegisteredString:
         return RegisteredString(string)
@@ -130,19 +123,17 @@ def _resolve(attributes: EventAttributes | None, changes: dict[str, Any]) -> Eve
     return attributes
 
 
-def _thread_calls(
-    recorder: Recorder, domain: str
-) -> tuple[Callable[..., None], Callable[[], None], Callable[..., None]]:
+def _thread_calls(log: RangeLog, domain: str) -> tuple[Callable[..., None], Callable[[], None], Callable[..., None]]:
     """Return `push_range`, `pop_range` and `mark` of one domain. The hot path: every lookup is a closure cell."""
     local = threading.local()
     now = time.perf_counter_ns
-    full = recorder.rows_in_memory * ROW_FIELDS
+    full = log.rows_in_memory * ROW_FIELDS
     push_pop, mark_type = schema.NVTX_PUSH_POP, schema.NVTX_MARK
 
     def open_log() -> None:
-        log = recorder.thread_log()
-        local.stack = log.stacks.setdefault(domain, [])
-        local.rows = log.rows
+        own = log.thread_log()
+        local.stack = own.stacks.setdefault(domain, [])
+        local.rows = own.rows
 
     def push_range(attributes: EventAttributes | None = None, **changes: Any) -> None:
         if changes or attributes is None:
@@ -163,7 +154,7 @@ def _thread_calls(
         rows = local.rows
         rows += (start_ns, end_ns, push_pop, text, domain, value)
         if len(rows) >= full:
-            recorder.spill()
+            log.spill()
 
     def mark(attributes: EventAttributes | None = None, **changes: Any) -> None:
         time_ns = now()
@@ -174,37 +165,39 @@ def _thread_calls(
         rows = local.rows
         rows += (time_ns, None, mark_type, attributes.text, domain, attributes.value)
         if len(rows) >= full:
-            recorder.spill()
+            log.spill()
 
     return push_range, pop_range, mark
 
 
-def _process_calls(recorder: Recorder, domain: str) -> tuple[Callable[..., int], Callable[[int], None]]:
+def _process_calls(log: RangeLog, domain: str) -> tuple[Callable[..., int], Callable[[int], None]]:
     """Return `start_range` and `end_range` of one domain: ranges that another thread may end."""
 
     def start_range(attributes: EventAttributes | None = None, **changes: Any) -> int:
         if changes or attributes is None:
             attributes = _resolve(attributes, changes)
-        thread = recorder.thread_log().global_tid
-        range_id = next(recorder.range_ids)
-        recorder.started[range_id] = (time.perf_counter_ns(), attributes.text, thread, domain, attributes.value)
+        thread = log.thread_log().global_tid
+        range_id = next(log.range_ids)
+        log.started[range_id] = (time.perf_counter_ns(), attributes.text, thread, domain, attributes.value)
         return range_id
 
     def end_range(range_id: int) -> None:
         end_ns = time.perf_counter_ns()
-        started = recorder.started.pop(range_id, None)
+        started = log.started.pop(range_id, None)
         if started is None:
             return
         start_ns, text, thread, domain, value = started
-        ender = recorder.thread_log().global_tid
-        recorder.process_rows.append((start_ns, end_ns, schema.NVTX_START_END, text, thread, ender, domain, value))
-        if len(recorder.process_rows) >= recorder.rows_in_memory:
-            recorder.spill()
+        ender = log.thread_log().global_tid
+        log.process_rows.append((start_ns, end_ns, schema.NVTX_START_END, text, thread, ender, domain, value))
+        if len(log.process_rows) >= log.rows_in_memory:
+            log.spill()
 
     return start_range, end_range
 
 
 def _rebuilt_annotate(*init_args: Any) -> Any:
+    import nvtx
+
     return nvtx.annotate(*init_args)
 
 
@@ -215,7 +208,7 @@ class Annotate:
     """
 
     __slots__ = ("domain", "init_args", "text", "value")
-    recorder: Recorder  # set in a subclass of each recorder's own
+    get_domain: Callable[[str | None], Domain]  # set in a subclass of each log's own
 
     def __init__(
         self,
@@ -226,7 +219,7 @@ class Annotate:
         payload: object = None,
     ) -> None:
         self.init_args = (message, color, domain, category, payload)
-        self.domain = self.recorder.get_domain(domain)
+        self.domain = self.get_domain(domain)
         self.text = message if type(message) is str and message.isascii() else _text_of(message)
         self.value = None if payload is None else _value_of(payload)
 
@@ -255,10 +248,16 @@ class Annotate:
         return inner
 
 
-def stand_ins(recorder: Recorder) -> dict[str, Any]:
-    """Every name of the nvtx package that makes events, by name, bound to `recorder`."""
-    get_domain = recorder.get_domain
-    annotate = type("annotate", (Annotate,), {"recorder": recorder, "__slots__": (), "__module__": "nvtx"})
+def stand_ins(log: RangeLog) -> dict[str, Any]:
+    """Every name of the nvtx package that makes events, by name, bound to `log`."""
+    domains: dict[str | None, Domain] = {}
+
+    def get_domain(name: str | None = None) -> Domain:
+        known = domains.get(name)
+        return known if known is not None else domains.setdefault(name, Domain(log, name))
+
+    own = {"get_domain": staticmethod(get_domain), "__slots__": (), "__module__": "nvtx"}
+    annotate = type("annotate", (Annotate,), own)
 
     class DomainByName(Domain):
         def __new__(cls, name: str | None = None) -> Any:

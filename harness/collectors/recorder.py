@@ -1,4 +1,6 @@
-"""Records, inside a rank, every range that goes through the `nvtx` Python package. Standard library and nvtx only.
+"""Traces a launch with no tool: in every rank it records each range that goes through the `nvtx` Python package.
+
+Standard library and nvtx only.
 
 How: `Recorder.install()` puts recording stand-ins in place of the names of the `nvtx` package, before the engine is
 imported, so that `from nvtx import annotate` in any library gets them. Without a tool nvtx hands out dummy domains
@@ -21,80 +23,62 @@ import os
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Iterable
-from itertools import count, repeat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
-
-import nvtx
+from typing import Any, ClassVar, Final
 
 from harness import names
-from harness.collectors.nvtx_stand_ins import ROW_FIELDS, Domain, stand_ins
+from harness.collectors.base import FINISH_TIMEOUT_S, Abilities, Availability
+from harness.collectors.nvtx_stand_ins import stand_ins
+from harness.collectors.range_log import ROW_FIELDS, RangeLog, ThreadLog
 from harness.trace import schema
+from harness.trace.merge import merge_launch
 from harness.trace.writer import TraceWriter
 
+NAME: Final = "recorder"
 ROWS_IN_MEMORY: Final = 65_536
 """Rows a thread may hold (about 8 MB) before it writes them itself; more than a step normally makes."""
 
 
-class _ThreadLog:
-    """What one thread has recorded and not yet written: flat `rows`, and open ranges in a stack for each domain."""
-
-    __slots__ = ("alive", "global_tid", "name", "rows", "stacks")
-
-    def __init__(self, owner: object, global_tid: int, name: str | None) -> None:
-        self.rows: list[Any] = []
-        self.stacks: dict[str, list[tuple[str, Any, int]]] = {}
-        self.alive = weakref.ref(owner)  # the thread's local storage dies with it
-        self.global_tid = global_tid
-        self.name = name
-
-    def take(self) -> list[Any]:
-        """Remove and return the finished rows. The owning thread may go on adding at the end meanwhile."""
-        taken = self.rows[:]
-        del self.rows[: len(taken)]
-        return taken
-
-
-class _Owner:
-    """Lives in a thread's local storage, to show by its end that the thread ended."""
-
-
-class Recorder:
+class Recorder(RangeLog):
     """Records this process into one trace file. Opened by a rank before it imports its engine.
 
     `writer` is open until `close`, for a collector that adds rows of its own to the same file.
     """
 
     def __init__(
-        self, path: Path, *, rank: int, collector: str = "recorder", rows_in_memory: int = ROWS_IN_MEMORY
+        self,
+        path: Path,
+        *,
+        rank: int,
+        collector: str = NAME,
+        sees_gpu: bool = False,
+        rows_in_memory: int = ROWS_IN_MEMORY,
     ) -> None:
-        self.rows_in_memory = rows_in_memory
+        super().__init__(rows_in_memory)
         self.process_id = os.getpid()
         # perf_counter_ns is CLOCK_MONOTONIC on Linux: event times need no shift, and UTC is that of its zero.
         self.writer = TraceWriter(
             path,
             collector=collector,
+            sees_gpu=sees_gpu,
             process_id=self.process_id,
             process_name=Path(sys.executable).name,
             session_start_utc_ns=time.time_ns() - time.perf_counter_ns(),
             system_clock_ns=0,
             rank=rank,
         )
-        self.range_ids = count(1)
-        self.started: dict[int, tuple[int, str, int, str, int | float | None]] = {}
-        self.process_rows: list[tuple[Any, ...]] = []
-        self._domains: dict[str | None, Domain] = {}
-        self._local = threading.local()
-        self._logs: list[_ThreadLog] = []
         self._lock = threading.Lock()
         self._replaced: list[tuple[ModuleType, str, Any]] = []
         self._closed = False
 
     def install(self) -> None:
         """Stand in for the names of the nvtx package, until `uninstall`."""
+        import nvtx  # not above: the host side of this module needs none
+
         names_of_nvtx = stand_ins(self)
         for module in (nvtx, sys.modules["nvtx.nvtx"]):
             for name, stand_in in names_of_nvtx.items():
@@ -109,24 +93,6 @@ class Recorder:
             else:
                 setattr(module, name, original)
         self._replaced.clear()
-
-    def get_domain(self, name: str | None = None) -> Domain:
-        """Return the one domain called `name`; None is the default domain."""
-        known = self._domains.get(name)
-        return known if known is not None else self._domains.setdefault(name, Domain(self, name))
-
-    def thread_log(self) -> _ThreadLog:
-        """Return the calling thread's log."""
-        log: _ThreadLog | None = getattr(self._local, "log", None)
-        if log is None:
-            owner = self._local.owner = _Owner()
-            # Not current_thread(): for a thread of C++ (autograd's) that leaves a dummy behind.
-            ident = threading.get_ident()
-            name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), None)
-            log = _ThreadLog(owner, schema.global_tid(os.getpid(), threading.get_native_id()), name)
-            self._local.log = log
-            self._logs.append(log)
-        return log
 
     def spill(self) -> None:
         """Write in the middle of a step, from the thread whose buffer is full, as a range that says so.
@@ -189,7 +155,7 @@ class Recorder:
             self.writer.add_ranges([(*row[:6], self.writer.domain_id(row[6]), row[7]) for row in process_rows])
         return written
 
-    def _write_names(self, logs: list[_ThreadLog]) -> None:
+    def _write_names(self, logs: list[ThreadLog]) -> None:
         self.writer.add_thread_names([(log.global_tid, log.name) for log in logs if log.name])
 
     def _thread_rows(self, rows: list[Any], thread: int) -> Iterable[tuple[Any, ...]]:
@@ -217,3 +183,24 @@ def start_rank(trace_path: Path, rank: int) -> Recorder:
     recorder = Recorder(trace_path, rank=rank)
     recorder.install()
     return recorder
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecorderHost:
+    """Host side; see `harness.collectors.base.Collector`."""
+
+    name: str = NAME
+    finish_timeout_s: float = FINISH_TIMEOUT_S
+    abilities: ClassVar[Abilities] = Abilities(rank_side=__name__, automatic="always")
+
+    def available(self) -> Availability:
+        """Always: it needs nothing."""
+        return Availability(ok=True, reason="records NVTX ranges in process; needs no tool")
+
+    def wrap(self, argv: Sequence[str], env: Mapping[str, str], launch_dir: Path) -> tuple[list[str], dict[str, str]]:  # noqa: ARG002 - the protocol's signature
+        """Return the launch as it is."""
+        return list(argv), dict(env)
+
+    def collect(self, launch_dir: Path, ranks: int, destination: Path) -> Path:
+        """Merge the ranks' files."""
+        return merge_launch(launch_dir, ranks, destination)

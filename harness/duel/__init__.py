@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.duel.assemble import DuelSettings, WantedSides, compare_plan, duel_plan, timing_collector
 from harness.duel.pacing import DetectableEffect, PooledPrior, forecast
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.duel.pooled_prior import pooled_prior, same_code_duels
@@ -11,12 +12,17 @@ from harness.duel.runner import run_duel
 __all__ = [
     "DetectableEffect",
     "DuelPlan",
+    "DuelSettings",
     "DuelSide",
     "Interleave",
     "PooledPrior",
     "Progress",
+    "WantedSides",
+    "compare_plan",
+    "duel_plan",
     "forecast",
     "pooled_prior",
     "run_duel",
     "same_code_duels",
+    "timing_collector",
 ]

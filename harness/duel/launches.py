@@ -9,10 +9,10 @@ from pathlib import Path
 from harness.analysis.step_finder import worker_steps
 from harness.analysis.steps import StepTable, step_table
 from harness.collectors.registry import collect_trace, collectors
-from harness.duel.lockstep import Pace, PairRun
+from harness.duel.lockstep import PairRun
 from harness.duel.plan import DuelSide
 from harness.errors import LaunchError, TraceError
-from harness.launch import LaunchRequest, scenario_request
+from harness.launch import LaunchRequest, Pace, scenario_request
 from harness.store import DuelRangeRecord, SideName
 from harness.trace.nesting import range_tree
 from harness.trace.reader import read_trace
@@ -20,16 +20,7 @@ from harness.trace.reader import read_trace
 
 def launch_request(side: DuelSide, launch_dir: Path, pace: Pace, env: Mapping[str, str]) -> LaunchRequest:
     """Return the launch of a side; `env` is the same for both sides of a launch pair."""
-    return scenario_request(
-        side.scenario,
-        side.subject,
-        launch_dir=launch_dir,
-        collector=side.collector,
-        exit_timeout_s=collectors()[side.collector].finish_timeout_s,
-        warmup_steps=pace.warmup_steps,
-        steps=pace.steps,
-        env=env,
-    )
+    return scenario_request(side.scenario, side.subject, collectors()[side.collector], pace, launch_dir, env)
 
 
 def collected_trace(side: DuelSide, launch_dir: Path) -> Path:

@@ -18,8 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from harness.errors import LaunchError, StepduelError, UsageError
-from harness.launch import BUILD_RAISED, Launch, LaunchFailedError, LaunchRequest, Ready, StepReport
-from harness.launch.launch import Wrap
+from harness.launch import BUILD_RAISED, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
 from harness.launch.placement import Placement, keep_to, place_ranks, unplaced
 from harness.store import DuelStepRecord, SideName
 
@@ -45,20 +44,11 @@ class BudgetSpentError(StepduelError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
-    """Steps of every launch: `warmup_steps` are discarded, then `steps` are measured."""
-
-    warmup_steps: int
-    steps: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """What to start and how to step it. `wraps` are the collectors' command line wrappers, by side."""
+    """What to start and how to step it."""
 
     pair: int
     requests: Mapping[SideName, LaunchRequest]
-    wraps: Mapping[SideName, Wrap | None]
     starter: SideName
     order_seed: int
     pinned: bool
@@ -139,7 +129,7 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
     run = PairRun(pair=request.pair)
     coin = random.Random(request.order_seed)
     with ExitStack() as stack:
-        launches = {side: Launch(request.requests[side], request.wraps[side]) for side in _order(request.starter)}
+        launches = {side: Launch(request.requests[side]) for side in _order(request.starter)}
         for launch in launches.values():
             stack.enter_context(launch)
         _await_ready(run, launches)
@@ -164,7 +154,7 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
     """Run a launch pair one launch after the other, the starter first; otherwise as `run_in_lockstep`."""
     run = PairRun(pair=request.pair)
     for slot, side in enumerate(_order(request.starter)):
-        with Launch(request.requests[side], request.wraps[side]) as launch:
+        with Launch(request.requests[side]) as launch:
             _await_ready(run, {side: launch})
             if request.pinned:
                 _place(run, (side,))

@@ -21,7 +21,6 @@ from harness.conditions import Conditions, between, snapshot
 from harness.duel.launches import collected_trace, engine_digest, launch_request, range_records
 from harness.duel.lockstep import (
     BudgetSpentError,
-    Pace,
     PairRequest,
     PairRun,
     RefusedError,
@@ -34,7 +33,7 @@ from harness.duel.pooled_prior import SameCodeDuel, pooled_prior, same_code_duel
 from harness.duel.progress import Progress
 from harness.environment import read_environment
 from harness.errors import StepduelError, UsageError
-from harness.launch import interrupted_once
+from harness.launch import Pace, interrupted_once
 from harness.store import RESULTS, SIDES, DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
 from harness.verdict import Reason, State
 
@@ -156,7 +155,8 @@ class _Duel:
     def _fixed_pace(self) -> Pace | None:
         """The pace, where it must be known before the first launch: a tool is told beforehand which steps to record."""
         plan, run = self._plan, self._plan.scenario.run
-        if {plan.base.collector, plan.head.collector} <= {"recorder", "none"}:
+        known = collectors()
+        if not any(known[side.collector].abilities.fixed_pace for side in plan.sides.values()):
             return None
         return Pace(warmup_steps=max(run.warmup_steps, 1), steps=plan.steps or max(run.steps, MIN_STEPS))
 
@@ -188,7 +188,6 @@ class _Duel:
         return PairRequest(
             pair=pair,
             requests={name: launch_request(sides[name], logs / name, pace, env) for name in SIDES},
-            wraps={name: collectors()[sides[name].collector].wrap for name in SIDES},
             starter=starter,
             order_seed=order_seed,
             pinned=self._plan.pinned,
@@ -239,11 +238,12 @@ class _Duel:
                 for name in SIDES
             }
             self._duels.update(self._id, device=run.ready["base"].device, **sides)
+        known = collectors()
         ranges = [
             record
             for name, side in self._plan.sides.items()
-            if side.collector != "none"
-            for record in range_records(collected_trace(side, request.requests[name].launch_dir), run, name)
+            if known[side.collector].abilities.traces
+            for record in range_records(collected_trace(side, request.requests[name].plan.launch_dir), run, name)
         ]
         launches: dict[str, Any] = {f"{name}_launch": _launch_document(run, name) for name in SIDES}
         record = PairRecord(
@@ -266,7 +266,7 @@ class _Duel:
         try:
             self._run(request)
             for name in SIDES:
-                trace = collected_trace(sides[name], request.requests[name].launch_dir)
+                trace = collected_trace(sides[name], request.requests[name].plan.launch_dir)
                 explanation[f"{name}_trace"] = str(trace.relative_to(self._plan.reports))
         except StepduelError as error:
             explanation["problem"] = str(error)

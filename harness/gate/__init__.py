@@ -5,9 +5,12 @@ from __future__ import annotations
 from harness.gate.decision import GateResult, Judgement, Result, judge
 from harness.gate.jobs import GateJob, JobOutcome, check_machine, run_jobs
 from harness.gate.policy import Limits, Policy, find_policy, read_policy
+from harness.gate.run import GateProgress, GateRequest, run_gate
 
 __all__ = [
     "GateJob",
+    "GateProgress",
+    "GateRequest",
     "GateResult",
     "JobOutcome",
     "Judgement",
@@ -18,5 +21,6 @@ __all__ = [
     "find_policy",
     "judge",
     "read_policy",
+    "run_gate",
     "run_jobs",
 ]

@@ -4,7 +4,7 @@ from harness.launch.failure import BUILD_RAISED, LaunchFailedError
 from harness.launch.interrupts import interrupted_once
 from harness.launch.launch import Launch
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
-from harness.launch.scenario_request import scenario_request
+from harness.launch.scenario_request import Pace, scenario_request
 
 __all__ = [
     "BUILD_RAISED",
@@ -12,6 +12,7 @@ __all__ = [
     "LaunchFailedError",
     "LaunchOutcome",
     "LaunchRequest",
+    "Pace",
     "Ready",
     "StepReport",
     "interrupted_once",

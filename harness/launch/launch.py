@@ -17,7 +17,6 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -28,9 +27,6 @@ from harness.launch.failure import LaunchFailedError, diagnose, read_phases, tim
 from harness.launch.interrupts import interrupts_deferred
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 
-Wrap = Callable[[Sequence[str], Mapping[str, str], Path], tuple[list[str], dict[str, str]]]
-"""A collector's `wrap`: command line, environment and launch folder to the ones to use instead."""
-
 _STACK_DUMP_S: Final = 0.5
 
 
@@ -38,13 +34,12 @@ class Launch:
     """See the module. Methods raise UsageError when the plan does not fit the engine (`wait_ready` only), else
     LaunchFailedError; after either the tree has ended already."""
 
-    def __init__(self, request: LaunchRequest, wrap: Wrap | None = None) -> None:
+    def __init__(self, request: LaunchRequest) -> None:
         self.request = request
-        self.launch_dir = request.launch_dir.resolve()
+        self.launch_dir = request.plan.launch_dir.resolve()
         self.launch_id = uuid.uuid4().hex
         self.command: list[str] = []
         """The command line that was run, as a collector wrapped it."""
-        self._wrap = wrap
         self._channel: Channel | None = None
 
     def __enter__(self) -> Launch:
@@ -56,24 +51,23 @@ class Launch:
 
     def start(self) -> None:
         """Start the processes and return at once."""
-        self.launch_dir.mkdir(parents=True, exist_ok=True)
         with interrupts_deferred():  # or its folder might be nobody's
             channel = self._channel = Channel()
         try:
             argv = self.request.argv(self.request.write_plan(channel.path))
             env = self.request.environment()
-            if self._wrap is not None:
-                argv, env = self._wrap(argv, env, self.launch_dir)
+            if self.request.wrap is not None:
+                argv, env = self.request.wrap(argv, env, self.launch_dir)
             self.command = argv
             channel.start(self.launch_id, argv, env, self.launch_dir)
         except BaseException:
             self.kill()
             raise
-        self._start_deadline = time.monotonic() + self.request.start_timeout_s
+        self._start_deadline = time.monotonic() + self.request.plan.start_timeout_s
 
     def wait_ready(self) -> Ready:
         """Sleep until every rank has built its engine. Raises UsageError when the plan is refused."""
-        event = self._await(self._start_deadline, "start", self.request.start_timeout_s)
+        event = self._await(self._start_deadline, "start", self.request.plan.start_timeout_s)
         if event["event"] == "refused":
             self.kill()
             raise UsageError(event["message"])
@@ -93,12 +87,12 @@ class Launch:
 
     def request_step(self) -> None:
         """Let the next step begin and return at once; `await_step` must follow."""
-        self._step_deadline = time.monotonic() + self.request.timeout_s
+        self._step_deadline = time.monotonic() + self.request.plan.timeout_s
         self._send("step")
 
     def await_step(self) -> StepReport:
         """Sleep until the step that `request_step` began has ended on all ranks, and return its figures."""
-        event = self._await(self._step_deadline, "step", self.request.timeout_s)
+        event = self._await(self._step_deadline, "step", self.request.plan.timeout_s)
         return StepReport(
             index=event["index"],
             durations_ns=tuple(event["durations_ns"]),
@@ -115,12 +109,12 @@ class Launch:
 
     def request_stop(self) -> None:
         """Have the ranks finish their traces and return at once; `await_stop` must follow."""
-        self._stop_deadline = time.monotonic() + self.request.timeout_s
+        self._stop_deadline = time.monotonic() + self.request.plan.timeout_s
         self._send("stop")
 
     def await_stop(self) -> LaunchOutcome:
         """Sleep until the traces that `request_stop` asked for are written and the tree has ended."""
-        event = self._await(self._stop_deadline, "stop", self.request.timeout_s)
+        event = self._await(self._stop_deadline, "stop", self.request.plan.timeout_s)
         assert self._channel is not None
         status = self._channel.wait_exit(self.request.exit_timeout_s)
         self.kill()

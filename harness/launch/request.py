@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import UsageError
+from harness.worker.plan import Plan
 
-PLAN_VERSION: Final = 1
 WORKER: Final = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 
 # What a surrounding torchrun, or a shell that had one, would hand down.
@@ -22,75 +21,54 @@ _NOT_INHERITED: Final = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD
 _PREFIXES_NOT_INHERITED: Final = ("MASTER_", "TORCHELASTIC_", "PET_")
 
 
+Wrap = Callable[[Sequence[str], Mapping[str, str], Path], tuple[list[str], dict[str, str]]]
+"""A collector's `wrap`: command line, environment and launch folder to the ones to use instead."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
-    """One launch: which code, which configuration, where its files go.
+    """One launch: the plan for its ranks, and what only the host needs.
 
-    `launch_dir` is this launch's own folder, made if absent. `engine_root` goes first on the ranks' `sys.path`;
-    None leaves the engine to the interpreter's own packages. `measured_root`, what that engine adapts, goes before
-    it. `python` is the interpreter that torchrun and the ranks run under. `probes` are plan entries (`{"name",
-    "target", "result"}`, or NVIDIA's `{"module", "functions"}`). `env` is added to the inherited environment.
+    `python` is the interpreter that torchrun and the ranks run under. `env` is added to the inherited environment.
     `exit_timeout_s` is how long the tree may take to end after its last word: a collector that wraps it writes its
     report then.
     """
 
-    launch_dir: Path
-    factory: str
-    engine: Mapping[str, Any] = field(default_factory=dict)
-    engine_root: Path | None = None
-    measured_root: Path | None = None
+    plan: Plan
     ranks: int = 1
-    mode: str = "train"
-    seed: int = 0
-    warmup_steps: int = 0
-    steps: int = 1
-    capture: tuple[int, int] | None = None
-    probes: Sequence[Mapping[str, Any]] = ()
-    collector: str = "recorder"
     python: Path = Path(sys.executable)
     env: Mapping[str, str] = field(default_factory=dict)
-    start_timeout_s: float = 120.0
-    timeout_s: float = 60.0
+    wrap: Wrap | None = None
     exit_timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
         if self.ranks < 1:
             raise UsageError(f"ranks is {self.ranks}; expected at least 1")
-        for root in (self.engine_root, self.measured_root):
+        for root in (self.plan.engine_root, self.plan.measured_root):
             if root is not None and not root.is_dir():
                 raise UsageError(f"engine root {root}: no such folder")
         if shutil.which(self.python) is None:
             raise UsageError(f"python {self.python}: no such interpreter")
 
     def write_plan(self, control_socket: Path) -> Path:
-        """Write the plan into the launch's folder and return its path."""
-        document = {
-            "plan": PLAN_VERSION,
-            "engine_root": None if self.engine_root is None else str(self.engine_root.resolve()),
-            "measured_root": None if self.measured_root is None else str(self.measured_root.resolve()),
-            "factory": self.factory,
-            "engine": dict(self.engine),
-            "mode": self.mode,
-            "seed": self.seed,
-            "warmup_steps": self.warmup_steps,
-            "steps": self.steps,
-            "capture": None if self.capture is None else list(self.capture),
-            "probes": [dict(probe) for probe in self.probes],
-            "collector": self.collector,
-            "launch_dir": str(self.launch_dir.resolve()),
-            "control_socket": str(control_socket),
-            "start_timeout_s": self.start_timeout_s,
-            "timeout_s": self.timeout_s,
-        }
-        path = self.launch_dir / "plan.json"
+        """Write the plan into the launch's folder, which is made if absent, and return its path."""
+        plan = self.plan
+        resolved = replace(
+            plan,
+            engine_root=plan.engine_root and plan.engine_root.resolve(),
+            measured_root=plan.measured_root and plan.measured_root.resolve(),
+            launch_dir=plan.launch_dir.resolve(),
+            control_socket=control_socket,
+        )
+        path = resolved.launch_dir / "plan.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with path.open("x", encoding="utf-8") as file:
-                json.dump(document, file, indent=1)
+            resolved.write(path)
         except FileExistsError:
             raise UsageError(
-                f"{self.launch_dir}: holds a launch already; give every launch a folder of its own"
+                f"{plan.launch_dir}: holds a launch already; give every launch a folder of its own"
             ) from None
-        return path.resolve()
+        return path
 
     def argv(self, plan: Path) -> list[str]:
         """The torchrun command: one node, rendezvous and workers on the loopback interface, no restarts.

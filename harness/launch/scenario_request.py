@@ -3,50 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from harness.collectors.base import Collector
 from harness.launch.request import LaunchRequest
 from harness.scenario import Scenario
 from harness.subject import Subject
+from harness.worker.plan import Plan, ProbeSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Steps of a launch: `warmup_steps` are discarded, then `steps` are measured."""
+
+    warmup_steps: int
+    steps: int
 
 
 def scenario_request(
     scenario: Scenario,
     subject: Subject,
-    *,
+    collector: Collector,
+    pace: Pace,
     launch_dir: Path,
-    collector: str,
-    exit_timeout_s: float,
-    warmup_steps: int | None = None,
-    steps: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> LaunchRequest:
-    """Return the launch of `scenario` on `subject`, its files going to `launch_dir`.
-
-    `warmup_steps` and `steps` replace the scenario's own. `exit_timeout_s` is how long the collector may take to write
-    its report. The capture spans the measured steps.
-    """
-    run = scenario.run
-    warmup = run.warmup_steps if warmup_steps is None else warmup_steps
-    measured = run.steps if steps is None else steps
-    return LaunchRequest(
-        launch_dir=launch_dir,
+    """Return the launch of `scenario` on `subject`, its files going to `launch_dir`. It captures the measured steps."""
+    run, able = scenario.run, collector.abilities
+    plan = Plan(
         factory=scenario.factory,
         engine=scenario.engine,
         engine_root=subject.engine_root,
         measured_root=subject.measured_root,
-        python=subject.python,
-        ranks=run.ranks,
         mode=run.mode,
         seed=run.seed,
-        warmup_steps=warmup,
-        steps=measured,
-        capture=(warmup, warmup + measured - 1),
-        probes=[asdict(probe) for probe in scenario.probes],
-        collector=collector,
-        env=env or {},
+        warmup_steps=pace.warmup_steps,
+        steps=pace.steps,
+        capture=(pace.warmup_steps, pace.warmup_steps + pace.steps - 1),
+        probes=tuple(ProbeSpec(**asdict(probe)) for probe in scenario.probes),
+        rank_side=able.rank_side,
+        settle_s=able.settle_s,
+        ends_in_order=able.ends_in_order,
+        launch_dir=launch_dir,
         start_timeout_s=run.start_timeout_s,
         timeout_s=run.timeout_s,
-        exit_timeout_s=exit_timeout_s,
+    )
+    return LaunchRequest(
+        plan=plan,
+        ranks=run.ranks,
+        python=subject.python,
+        env=env or {},
+        wrap=collector.wrap,
+        exit_timeout_s=collector.finish_timeout_s,
     )

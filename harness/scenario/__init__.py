@@ -8,7 +8,7 @@ factory's own dataclass, because only there is the engine importable.
 
 from __future__ import annotations
 
-from harness.scenario.files import load_scenario, scenario_files, search_path
+from harness.scenario.files import ScenarioFile, load_scenario, read_scenario, scenario_files, search_path
 from harness.scenario.model import (
     CompareSettings,
     PayloadName,
@@ -25,9 +25,11 @@ __all__ = [
     "Probe",
     "RunSettings",
     "Scenario",
+    "ScenarioFile",
     "SubjectSettings",
     "load_scenario",
     "measured",
+    "read_scenario",
     "scenario_files",
     "search_path",
 ]

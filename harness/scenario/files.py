@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UsageError, closest
@@ -29,19 +30,43 @@ def scenario_files() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def load_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
-    """Return the scenario called `name` (or in the file `name`, when it ends in `.toml`), `overrides` applied.
+@dataclass(frozen=True, kw_only=True)
+class ScenarioFile:
+    """A scenario as its files have it: read once, resolved as often as overrides differ."""
 
-    Raises UsageError naming the file, the key, what is allowed and the nearest known name.
-    """
+    path: Path
+    layer: Layer
+
+    @property
+    def name(self) -> str:
+        """What it is called in results."""
+        return self.path.stem
+
+    def overridden(self, overrides: Sequence[str]) -> ScenarioFile:
+        """Return the same with more overrides, which win over what it has."""
+        layer = dict(self.layer)
+        for text in overrides:
+            layer.update(parse_override(text))
+        return replace(self, layer=layer)
+
+    def resolve(self) -> Scenario:
+        """Return the scenario. Raises UsageError naming the file, the key, what is allowed and the nearest name."""
+        return resolve(self.path, self.layer)
+
+
+def read_scenario(name: str) -> ScenarioFile:
+    """Read the scenario called `name`, or in the file `name`, when it ends in `.toml`. Raises UsageError."""
     path = _find(name)
     layer = read_layer(path)
     extends = layer.pop(("", "extends"), None)
     if extends is not None:
         layer = {**_read_base(extends, path), **layer}
-    for text in overrides:
-        layer.update(parse_override(text))
-    return resolve(path, layer)
+    return ScenarioFile(path=path, layer=layer)
+
+
+def load_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
+    """Return the scenario called `name` with `overrides` applied; see `read_scenario` and `ScenarioFile.resolve`."""
+    return read_scenario(name).overridden(overrides).resolve()
 
 
 def _find(name: str) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from harness.subject.cache import Cleaned, SubjectCache, cache_folder, clean
 from harness.subject.git import merge_base, resolve_commit
 from harness.subject.model import NoEngineError, Subject
-from harness.subject.prepare import prepare_engine
+from harness.subject.prepare import prepare_engine, prepare_subject
 from harness.subject.resolve import (
     WORKING_TREE,
     Engine,
@@ -32,6 +32,7 @@ __all__ = [
     "git_state",
     "merge_base",
     "prepare_engine",
+    "prepare_subject",
     "resolve_commit",
     "resolve_subject",
     "uncommitted",

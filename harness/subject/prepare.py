@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from harness.scenario import Scenario
 from harness.subject.cache import SubjectCache
 from harness.subject.environments import provide_environment
 from harness.subject.interpreter import given_interpreter, own_interpreter
+from harness.subject.model import Subject
 from harness.subject.releases import is_release, provide_release
-from harness.subject.resolve import Engine
+from harness.subject.resolve import Engine, resolve_subject
 
 
 def prepare_engine(
@@ -41,3 +43,17 @@ def prepare_engine(
         interpreter=interpreter,
         allow_mismatch=allow_mismatch,
     )
+
+
+def prepare_subject(
+    scenario: Scenario,
+    name: str,
+    repository: Path,
+    cache: SubjectCache,
+    *,
+    python: str | None = None,
+    allow_mismatch: bool = False,
+) -> Subject:
+    """Return the one subject called `name`, ready to run `scenario`; see `prepare_engine` and `resolve_subject`."""
+    engine = prepare_engine(scenario, (name,), cache, python=python, allow_mismatch=allow_mismatch)
+    return resolve_subject(name, engine, repository, cache)

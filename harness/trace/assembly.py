@@ -39,8 +39,8 @@ from harness.trace.raw import OPEN_END, Columns, Export, Interner
 
 _Number = TypeVar("_Number", np.int64, np.int32, np.int8)
 
-_SEES_NO_GPU: Final = "recorder"
-"""The collector whose traces never hold GPU work, so that its absence tells nothing."""
+_SAW_NO_GPU: Final = "recorder"
+"""The one collector that saw no GPU when files did not yet say so themselves (`schema.META_SEES_GPU`)."""
 _TIME_FIELDS: Final = ("start_ns", "end_ns")
 _ID_FIELDS: Final = ("global_pid", "global_tid", "end_global_tid")
 
@@ -61,7 +61,7 @@ def assemble(exports: Sequence[Export], interner: Interner) -> Trace:
         warnings.extend(f"rank {rank} left no readable trace" for rank in export.missing_ranks)
     if not len(ranges):
         warnings.append("no NVTX ranges in the trace: time cannot be put on ranges")
-    traced_gpu = any(_collector(export) != _SEES_NO_GPU for export in exports)
+    traced_gpu = any(_sees_gpu(export) for export in exports)
     if traced_gpu and not len(operations):
         warnings.append("no GPU activity in the trace")
     return Trace(
@@ -290,6 +290,12 @@ def _collector(export: Export) -> str:
     """What wrote a file: it says so itself, or is nsys' own export."""
     version = export.meta.get(schema.META_PRODUCT_VERSION)
     return export.meta.get(schema.META_COLLECTOR, "nsys" if version else "unknown")
+
+
+def _sees_gpu(export: Export) -> bool:
+    """Whether the absence of GPU work in a file tells that there was none."""
+    said = export.meta.get(schema.META_SEES_GPU)
+    return _collector(export) != _SAW_NO_GPU if said is None else said == "yes"
 
 
 def _info(exports: Sequence[Export]) -> TraceInfo:

@@ -85,6 +85,8 @@ def pid_of(global_id: int) -> int:
 META_PRODUCT_VERSION: Final = "EXPORT_PRODUCT_VERSION"
 META_SCHEMA_VERSION: Final = "EXPORT_SCHEMA_VERSION"
 META_COLLECTOR: Final = "STEPDUEL_COLLECTOR"
+META_SEES_GPU: Final = "STEPDUEL_SEES_GPU"
+"""`yes` or `no`: whether what wrote the file records GPU work, so that none in it says that there was none."""
 META_RANK: Final = "STEPDUEL_RANK"
 """One row a process, `"<globalPid>:<rank>"`."""
 META_MISSING_RANK: Final = "STEPDUEL_MISSING_RANK"

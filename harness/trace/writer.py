@@ -73,9 +73,10 @@ _INSERT = {
 class TraceWriter:
     """An open trace file of one process.
 
-    `path` must not exist. `collector` is `recorder` or `kineto`. Event times are ns on one clock of the caller's; the
-    session says where its zero is: `session_start_utc_ns` in UTC, and `system_clock_ns` on CLOCK_MONOTONIC (0 when the
-    caller's clock *is* `time.monotonic_ns`), which lines up the ranks of one host exactly.
+    `path` must not exist. `collector` says what writes it, `sees_gpu` whether that records GPU work. Event times are ns
+    on one clock of the caller's; the session says where its zero is: `session_start_utc_ns` in UTC, and
+    `system_clock_ns` on CLOCK_MONOTONIC (0 when the caller's clock *is* `time.monotonic_ns`), which lines up the ranks
+    of one host exactly.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class TraceWriter:
         path: Path,
         *,
         collector: str,
+        sees_gpu: bool = True,
         process_id: int,
         process_name: str,
         session_start_utc_ns: int,
@@ -113,6 +115,7 @@ class TraceWriter:
                 ("EXPORT_PRODUCT_NAME", "stepduel"),
                 (schema.META_SCHEMA_VERSION, schema.SCHEMA_VERSION),
                 (schema.META_COLLECTOR, collector),
+                (schema.META_SEES_GPU, "yes" if sees_gpu else "no"),
                 *versions,
             ]
             if rank is not None:

@@ -1,37 +1,23 @@
-"""The plan of one launch, as the worker reads it: one JSON file, described in docs/architecture.md."""
+"""The plan of one launch: made by the host, read by every rank. One JSON file, described in docs/architecture.md.
+
+Writing is `asdict`, reading goes by the dataclass's own fields, so a setting is spelt in one place.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from harness import names
 from harness.errors import UsageError, closest
 
-PLAN_VERSION: Final = 1
-MODES: Final = ("train", "eval")
-COLLECTORS: Final = ("recorder", "kineto", "nsys", "none")
-_KINDS: Final[dict[str, tuple[type, ...]]] = {
-    "plan": (int,),
-    "engine_root": (str, type(None)),
-    "measured_root": (str, type(None)),
-    "factory": (str,),
-    "engine": (dict,),
-    "mode": (str,),
-    "seed": (int,),
-    "warmup_steps": (int,),
-    "steps": (int,),
-    "capture": (list, type(None)),
-    "probes": (list,),
-    "collector": (str,),
-    "launch_dir": (str,),
-    "control_socket": (str,),
-    "start_timeout_s": (int, float),
-    "timeout_s": (int, float),
-}
+PLAN_VERSION: Final = 2
+_JSON_KINDS: Final[dict[Any, tuple[type, ...]]] = {Path: (str,), Mapping: (dict,), tuple: (list,), float: (int, float)}
+"""How JSON holds what it has no type for, and what it may hold instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,23 +31,36 @@ class ProbeSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One launch. `capture` is the first and last step index that an outside tool records, both included."""
+    """What the ranks of one launch have to know."""
 
-    engine_root: Path | None
-    measured_root: Path | None
     factory: str
-    engine: Mapping[str, Any]
-    mode: str
-    seed: int
-    warmup_steps: int
-    steps: int
-    capture: tuple[int, int] | None
-    probes: tuple[ProbeSpec, ...]
-    collector: str
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    engine_root: Path | None = None
+    """Goes first on the ranks' `sys.path`; None leaves the engine to the interpreter's own packages."""
+    measured_root: Path | None = None
+    """What that engine adapts; goes before it."""
+    mode: Literal["train", "eval"] = "train"
+    seed: int = 0
+    warmup_steps: int = 0
+    steps: int = 1
+    capture: tuple[int, int] | None = None
+    """First and last step index that an outside tool records, both included."""
+    probes: tuple[ProbeSpec, ...] = ()
+    rank_side: str | None = None
+    """This and the next two are the collector's `Abilities` of those names."""
+    settle_s: float = 0.0
+    ends_in_order: bool = False
     launch_dir: Path
-    control_socket: Path
-    start_timeout_s: float
-    timeout_s: float
+    """The launch's own folder."""
+    control_socket: Path = Path()
+    """Rank 0's way to the coordinator, who fills it in when the launch starts."""
+    start_timeout_s: float = 120.0
+    timeout_s: float = 60.0
+
+    def write(self, path: Path) -> None:
+        """Write the plan to a file that must not exist yet."""
+        with path.open("x", encoding="utf-8") as file:
+            json.dump({"plan": PLAN_VERSION, **asdict(self)}, file, indent=1, default=str)
 
     @staticmethod
     def read(path: Path) -> Plan:
@@ -77,39 +76,42 @@ def parse_plan(document: object) -> Plan:
     """Return the plan in a JSON `document`. Raises UsageError naming the key that does not fit."""
     if not isinstance(document, dict):
         raise UsageError(f"plan: expected an object, got {type(document).__name__}")
+    hints = get_type_hints(Plan)
+    kinds = {"plan": (int,), **{item.name: _json_kinds(hints[item.name]) for item in fields(Plan)}}
     for key in document:
-        if key not in _KINDS:
-            raise UsageError(f"plan: unknown key {key!r}.{closest(key, _KINDS)}")
-    for key, kinds in _KINDS.items():
+        if key not in kinds:
+            raise UsageError(f"plan: unknown key {key!r}.{closest(key, kinds)}")
+    for key, allowed in kinds.items():
         if key not in document:
             raise UsageError(f"plan: key {key!r} is missing")
         value = document[key]
-        if not isinstance(value, kinds) or (isinstance(value, bool)):
-            expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
             raise UsageError(f"plan: {key} is {value!r}; expected {expected}")
     _require(document["plan"] == PLAN_VERSION, "plan", document["plan"], f"{PLAN_VERSION}, from the same Stepduel")
-    _require(document["mode"] in MODES, "mode", document["mode"], f"one of {', '.join(MODES)}")
-    _require(document["collector"] in COLLECTORS, "collector", document["collector"], f"one of {', '.join(COLLECTORS)}")
-    for key in ("start_timeout_s", "timeout_s"):
-        _require(document[key] > 0, key, document[key], "above 0")
-    engine_root, measured_root = document["engine_root"], document["measured_root"]
-    return Plan(
-        engine_root=None if engine_root is None else Path(engine_root),
-        measured_root=None if measured_root is None else Path(measured_root),
-        factory=document["factory"],
-        engine=document["engine"],
-        mode=document["mode"],
-        seed=document["seed"],
-        warmup_steps=document["warmup_steps"],
-        steps=document["steps"],
-        capture=_parse_capture(document["capture"]),
-        probes=parse_probes(document["probes"]),
-        collector=document["collector"],
-        launch_dir=Path(document["launch_dir"]),
-        control_socket=Path(document["control_socket"]),
-        start_timeout_s=float(document["start_timeout_s"]),
-        timeout_s=float(document["timeout_s"]),
-    )
+    return Plan(**{key: _value(key, document[key], hint) for key, hint in hints.items()})
+
+
+def _json_kinds(hint: Any) -> tuple[type, ...]:
+    """Return the types that a field so annotated may have in JSON."""
+    if get_origin(hint) is UnionType:
+        return tuple(kind for part in get_args(hint) for kind in _json_kinds(part))
+    if get_origin(hint) is Literal:
+        return tuple({type(value) for value in get_args(hint)})
+    return _JSON_KINDS.get(get_origin(hint) or hint, (hint,))
+
+
+def _value(key: str, value: Any, hint: Any) -> Any:
+    """Return what the plan holds for a value of the right JSON type, or raise for one that is not allowed."""
+    if value is None:
+        return None
+    if get_origin(hint) is Literal:
+        _require(value in get_args(hint), key, value, f"one of {', '.join(get_args(hint))}")
+    if key in _PARSERS:
+        return _PARSERS[key](value)
+    if Path in (hint, *get_args(hint)):
+        return Path(value)
+    return float(value) if hint is float else value
 
 
 def parse_probes(entries: list[Any]) -> tuple[ProbeSpec, ...]:
@@ -147,12 +149,23 @@ def _nvidia_probes(entry: dict[str, Any]) -> list[ProbeSpec]:
     return found
 
 
-def _parse_capture(value: list[Any] | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
+def _parse_capture(value: list[Any]) -> tuple[int, int]:
     fits = len(value) == 2 and all(type(index) is int for index in value) and 0 <= value[0] <= value[1]
     _require(fits, "capture", value, "[first, last] step")
     return value[0], value[1]
+
+
+def _parse_rank_side(module: str) -> str:
+    _require(module.startswith("harness.collectors."), "rank_side", module, "null or a module of harness.collectors")
+    return module
+
+
+def _parse_timeout(key: str) -> Callable[[float], float]:
+    def parse(value: float) -> float:
+        _require(value > 0, key, value, "above 0")
+        return float(value)
+
+    return parse
 
 
 def _results() -> str:
@@ -162,3 +175,12 @@ def _results() -> str:
 def _require(fits: bool, key: str, value: object, allowed: str) -> None:
     if not fits:
         raise UsageError(f"plan: {key} is {value!r}; allowed: {allowed}")
+
+
+_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "capture": _parse_capture,
+    "probes": parse_probes,
+    "rank_side": _parse_rank_side,
+    "start_timeout_s": _parse_timeout("start_timeout_s"),
+    "timeout_s": _parse_timeout("timeout_s"),
+}

@@ -39,10 +39,6 @@ from harness.worker.ranges import Ranges
 from harness.worker.refusal import leave_the_word_to_rank_0
 from harness.worker.step import StepFigures, StepRunner
 
-_COLLECTORS_IN_RANK = ("recorder", "kineto")
-_NSYS_SETTLES_S = 0.5
-"""Until the other processes have heard that nsys collects; what they do before may be missing from the trace."""
-
 
 def main(plan_path: Path) -> NoReturn:
     """Run this process' rank (torchrun's `RANK`) of the plan, and end the process."""
@@ -54,9 +50,9 @@ def main(plan_path: Path) -> NoReturn:
     status = life.run()
     sys.stdout.flush()
     sys.stderr.flush()
-    if status == 0 and plan.collector == "nsys":
+    if status == 0 and plan.ends_in_order:
         dist.destroy_process_group()
-        sys.exit(0)  # nsys takes the last of its records from a process that ends in order
+        sys.exit(0)
     # At once: everything of ours is on disk, and the finalisers of a large process take their time. After a failure
     # they may even wait for collectives whose other side is gone.
     os._exit(status)
@@ -111,8 +107,8 @@ class _Rank:
         """Start recording, import the engine, and check everything that can be refused. Builds nothing."""
         self._phase.enter("import")
         plan = self._plan
-        if plan.collector in _COLLECTORS_IN_RANK:
-            module = importlib.import_module(f"harness.collectors.{plan.collector}")
+        if plan.rank_side is not None:
+            module = importlib.import_module(plan.rank_side)
             self._side = module.start_rank(plan.launch_dir / f"rank{self._rank}.sqlite", self._rank)
         sys.path[:0] = [str(root) for root in (plan.measured_root, plan.engine_root) if root is not None]
         factory = load_factory(plan.factory)
@@ -232,7 +228,7 @@ class _Capture:
 
     def __init__(self, plan: Plan, ranges: Ranges | None, side: RankSide | None, *, cuda: bool) -> None:
         self._steps, self._ranges, self._side, self._cuda = plan.capture, ranges, side, cuda
-        self._settle_s = _NSYS_SETTLES_S if plan.collector == "nsys" else 0.0
+        self._settle_s = plan.settle_s
         self._open = False
         self._started: Any = None
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from harness.launch import Launch, LaunchRequest
+from harness.worker.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,12 +83,15 @@ def test_the_side_whose_turn_it_is_not_uses_no_processor(tmp_path: Path, engine_
             stack.enter_context(
                 Launch(
                     LaunchRequest(
-                        launch_dir=tmp_path / side,
-                        engine_root=engine_root,
-                        factory="spinning:build",
-                        engine={"spin_ms": 100.0},
+                        plan=Plan(
+                            launch_dir=tmp_path / side,
+                            engine_root=engine_root,
+                            factory="spinning:build",
+                            engine={"spin_ms": 100.0},
+                            steps=20,
+                            rank_side="harness.collectors.recorder",
+                        ),
                         ranks=2,
-                        steps=20,
                     )
                 )
             )

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.collectors.base import Availability, Collector
+from harness.collectors.base import Abilities, Availability, Collector
 from harness.collectors.choice import choose
 from harness.collectors.kineto import Kineto
 from harness.collectors.nsys import Nsys
+from harness.collectors.registry import collectors as real_collectors
 from harness.errors import UsageError
 
 
@@ -21,6 +22,7 @@ class Stub:
     """A collector that can be used or not."""
 
     name: str
+    abilities: Abilities
     ok: bool = True
     finish_timeout_s: float = 0.0
 
@@ -35,11 +37,11 @@ class Stub:
 
 
 def stubs(*, nsys: bool, kineto: bool) -> dict[str, Collector]:
+    """The real collectors' names, order and abilities, usable as told."""
+    usable = {"nsys": nsys, "kineto": kineto}
     return {
-        "nsys": Stub(name="nsys", ok=nsys),
-        "kineto": Stub(name="kineto", ok=kineto),
-        "recorder": Stub(name="recorder"),
-        "none": Stub(name="none"),
+        name: Stub(name=name, abilities=collector.abilities, ok=usable.get(name, True))
+        for name, collector in real_collectors().items()
     }
 
 

@@ -19,6 +19,7 @@ from harness.launch import Launch, LaunchFailedError, LaunchOutcome, LaunchReque
 from harness.launch.supervisor import marked_processes
 from harness.trace.model import Trace
 from harness.trace.reader import read_trace
+from harness.worker.plan import Plan
 
 pytestmark = pytest.mark.slow
 
@@ -46,19 +47,19 @@ def request_of(tmp_path: Path) -> LaunchRequest:
     engine_root = tmp_path / "subject"
     engine_root.mkdir()
     (engine_root / "small_engine.py").write_text(ENGINE)
-    return LaunchRequest(
+    able = Nsys.abilities
+    plan = Plan(
         launch_dir=tmp_path / "launch",
         factory="small_engine:build_engine",
-        engine={},
         engine_root=engine_root,
-        ranks=2,
         warmup_steps=WARMUP,
         steps=STEPS,
         capture=(WARMUP, WARMUP + STEPS - 1),
-        collector="nsys",
-        env={"OMP_NUM_THREADS": "1"},
-        exit_timeout_s=60,
+        rank_side=able.rank_side,
+        settle_s=able.settle_s,
+        ends_in_order=able.ends_in_order,
     )
+    return LaunchRequest(plan=plan, ranks=2, env={"OMP_NUM_THREADS": "1"}, exit_timeout_s=60)
 
 
 def nsys_env(tmp_path: Path, mode: str = "") -> dict[str, str]:
@@ -91,7 +92,7 @@ def test_nsys_collects_every_rank_from_the_first_measured_step_to_the_last(
     request_of: LaunchRequest, tmp_path: Path
 ) -> None:
     collector = Nsys(env=nsys_env(tmp_path))
-    launch = Launch(request_of, wrap=collector.wrap)
+    launch = Launch(replace(request_of, wrap=collector.wrap))
     outcome = run(launch)
     assert outcome.clean_exit
     assert launch.command[1] == "profile", "the exact command is kept with the launch"
@@ -106,14 +107,14 @@ def test_an_nsys_that_dies_at_the_start_ends_the_launch_with_its_last_words(
 ) -> None:
     with (
         pytest.raises(LaunchFailedError, match="RuntimeException"),
-        Launch(request_of, wrap=Nsys(env=nsys_env(tmp_path, "crash_at_start")).wrap) as launch,
+        Launch(replace(request_of, wrap=Nsys(env=nsys_env(tmp_path, "crash_at_start")).wrap)) as launch,
     ):
         launch.wait_ready()
 
 
 def test_an_nsys_that_hangs_at_exit_is_ended_and_never_passes(request_of: LaunchRequest, tmp_path: Path) -> None:
     collector = Nsys(env=nsys_env(tmp_path, "hang_at_exit"))
-    launch = Launch(replace(request_of, ranks=1, exit_timeout_s=2), wrap=collector.wrap)
+    launch = Launch(replace(request_of, ranks=1, exit_timeout_s=2, wrap=collector.wrap))
     started = time.monotonic()
     outcome = run(launch)
     assert not outcome.clean_exit
@@ -126,8 +127,9 @@ def test_an_nsys_that_hangs_at_exit_is_ended_and_never_passes(request_of: Launch
 
 def test_kineto_on_a_cpu_traces_the_ranges(request_of: LaunchRequest, tmp_path: Path) -> None:
     collector = Kineto(env={"CUDA_VISIBLE_DEVICES": ""})
-    request = replace(request_of, ranks=1, collector="kineto", env={**request_of.env, "CUDA_VISIBLE_DEVICES": ""})
-    launch = Launch(request, wrap=collector.wrap)
+    plan = replace(request_of.plan, rank_side=collector.abilities.rank_side, settle_s=0.0, ends_in_order=False)
+    env = {**request_of.env, "CUDA_VISIBLE_DEVICES": ""}
+    launch = Launch(replace(request_of, plan=plan, ranks=1, env=env, wrap=collector.wrap))
     assert run(launch).clean_exit
     trace = read_trace(collector.collect(launch.launch_dir, 1, tmp_path / "run.sqlite"))
     assert trace.info.collector == "kineto"

@@ -229,8 +229,8 @@ def test_overhead_has_an_untraced_base(bench: Bench, capsys: pytest.CaptureFixtu
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "overhead"
     assert [part["path"] for part in found["ranges"]] == ["step"]
-    plans = [json.loads(path.read_text())["collector"] for path in sorted(bench.reports.rglob("pair01/*/plan.json"))]
-    assert plans == ["none", "recorder"]
+    sides = [json.loads(path.read_text())["rank_side"] for path in sorted(bench.reports.rglob("pair01/*/plan.json"))]
+    assert sides == [None, "harness.collectors.recorder"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_collector_that_is_told_what_to_record_gets_the_pace_beforehand(
     assert status in (0, 3)
     assert found["method"]["warmup_steps"] == 1
     plan = json.loads(next(bench.reports.rglob("pair02/head/plan.json")).read_text())
-    assert (plan["collector"], plan["capture"]) == ("kineto", [1, 10])
+    assert (plan["rank_side"], plan["capture"]) == ("harness.collectors.kineto", [1, 10])
     assert {part["path"] for part in found["ranges"]} == {"step", "step/forward_backward"}
 
 

@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 
 from harness.launch import Launch, LaunchRequest
+from harness.worker.plan import Plan
 
-request = LaunchRequest(
+plan = Plan(
     launch_dir=Path(sys.argv[1]),
     engine_root=Path(__file__).parent / "engine_root",
     factory="toy_engine:build",
     engine={"fault": "hang", "on_rank": 0, "helper": True},
+    rank_side="harness.collectors.recorder",
 )
-with Launch(request) as launch:
+with Launch(LaunchRequest(plan=plan)) as launch:
     launch.wait_ready()
     launch.step()
     launch.request_step()

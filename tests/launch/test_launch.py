@@ -21,16 +21,19 @@ from harness.errors import UsageError
 from harness.launch import Launch, LaunchFailedError, LaunchRequest, supervisor
 from harness.launch.failure import diagnose
 from harness.launch.supervisor import MARK, marked_processes
+from harness.worker.plan import Plan, ProbeSpec
 
 HERE = Path(__file__).resolve().parent
 ENGINE_ROOT = HERE / "engine_root"
-LOAD = {"name": "load", "target": "toy_engine.load", "result": "moved_bytes"}
+LOAD = ProbeSpec(name="load", target="toy_engine.load", result="moved_bytes")
 
 
 def request(launch_dir: Path, engine: dict[str, Any] | None = None, **changes: Any) -> LaunchRequest:
-    fields: dict[str, Any] = {"engine_root": ENGINE_ROOT, "factory": "toy_engine:build", "probes": [LOAD]}
-    fields |= {"engine": engine or {}, "launch_dir": launch_dir, "exit_timeout_s": 5.0}
-    return LaunchRequest(**{**fields, **changes})
+    """A launch of the toy engine. `changes` are of the plan or of the request, whichever has a field of that name."""
+    plan: dict[str, Any] = {"engine_root": ENGINE_ROOT, "factory": "toy_engine:build", "probes": (LOAD,)}
+    plan |= {"engine": engine or {}, "launch_dir": launch_dir, "rank_side": "harness.collectors.recorder"}
+    plan |= {key: changes.pop(key) for key in list(changes) if key in Plan.__dataclass_fields__}
+    return LaunchRequest(plan=Plan(**plan), **{"exit_timeout_s": 5.0, **changes})
 
 
 def processes_of(launch_id: str) -> list[psutil.Process]:
@@ -271,7 +274,7 @@ def test_a_collector_can_wrap_the_command(tmp_path: Path, socket_folders: Path) 
         assert "torch.distributed.run" in argv
         return ["sh", "-c", "echo $WRAPPED in $PWD >&2; exit 1"], {**env, "WRAPPED": launch_dir.name}
 
-    launch = Launch(request(tmp_path / "launch"), wrap)
+    launch = Launch(request(tmp_path / "launch", wrap=wrap))
     with launch, pytest.raises(LaunchFailedError):
         launch.wait_ready()
     assert (tmp_path / "launch" / "torchrun.log").read_text() == f"launch in {Path.cwd()}\n"
@@ -338,7 +341,9 @@ def test_the_folder_goes_with_the_harness_even_when_the_tree_ends_first(tmp_path
 
 def test_a_process_that_left_its_session_and_dropped_its_mark_is_found_and_killed(tmp_path: Path) -> None:
     script = "(env -i setsid sleep 61 &); setsid sleep 62 & sleep 63"  # an orphan without a mark, a helper, and a child
-    with Launch(request(tmp_path / "launch"), lambda argv, env, folder: (["sh", "-c", script], dict(env))) as launch:
+    with Launch(
+        request(tmp_path / "launch", wrap=lambda argv, env, folder: (["sh", "-c", script], dict(env)))
+    ) as launch:
 
         def sleepers() -> list[psutil.Process]:
             ours = [psutil.Process(pid) for pid in marked_processes(launch.launch_id)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from harness.worker.plan import Plan, ProbeSpec, parse_plan, parse_probes
 
 def document(**changes: Any) -> dict[str, Any]:
     plan: dict[str, Any] = {
-        "plan": 1,
+        "plan": 2,
         "engine_root": None,
         "measured_root": None,
         "factory": "module:build",
@@ -26,7 +27,9 @@ def document(**changes: Any) -> dict[str, Any]:
         "steps": 10,
         "capture": None,
         "probes": [],
-        "collector": "recorder",
+        "rank_side": "harness.collectors.recorder",
+        "settle_s": 0,
+        "ends_in_order": False,
         "launch_dir": "/tmp/launch",
         "control_socket": "/tmp/launch/control",
         "start_timeout_s": 120,
@@ -36,24 +39,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
-    request = LaunchRequest(
-        launch_dir=tmp_path,
-        engine_root=tmp_path,
-        measured_root=tmp_path.parent,
-        factory="a.b:c",
-        engine={"x": [1, 2], "y": {"z": True}},
-        mode="eval",
-        seed=3,
-        warmup_steps=1,
-        steps=4,
-        capture=(1, 4),
-        probes=[{"name": "n", "target": "a.n", "result": "moved_bytes"}],
-        collector="none",
-        start_timeout_s=5,
-        timeout_s=0.5,
-    )
-    plan = Plan.read(request.write_plan(tmp_path / "control"))
-    assert plan == Plan(
+    plan = Plan(
         engine_root=tmp_path,
         measured_root=tmp_path.parent,
         factory="a.b:c",
@@ -64,21 +50,30 @@ def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
         steps=4,
         capture=(1, 4),
         probes=(ProbeSpec(name="n", target="a.n", result="moved_bytes"),),
-        collector="none",
+        rank_side="harness.collectors.kineto",
+        settle_s=0.25,
+        ends_in_order=True,
         launch_dir=tmp_path,
-        control_socket=tmp_path / "control",
         start_timeout_s=5.0,
         timeout_s=0.5,
     )
+    defaults = Plan(factory="d", launch_dir=Path())
+    given = [item.name for item in fields(Plan) if item.name != "control_socket"]
+    assert all(getattr(plan, name) != getattr(defaults, name) for name in given)
+    written = LaunchRequest(plan=plan).write_plan(tmp_path / "control")
+    assert Plan.read(written) == replace(plan, control_socket=tmp_path / "control")
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"factry": 1}, "unknown key 'factry'. Did you mean 'factory'?"),
-        ({"plan": 2}, "plan is 2"),
+        ({"plan": 1}, "plan is 1; allowed: 2, from the same Stepduel"),
         ({"mode": "predict"}, "allowed: one of train, eval"),
-        ({"collector": "perf"}, "allowed: one of recorder, kineto, nsys, none"),
+        ({"rank_side": "perf"}, "allowed: null or a module of harness.collectors"),
+        ({"ends_in_order": 1}, "ends_in_order is 1; expected bool"),
+        ({"engine_root": 1}, "engine_root is 1; expected str or null"),
+        ({"settle_s": "0.5"}, "settle_s is '0.5'; expected int or float"),
         ({"steps": True}, "steps is True; expected int"),
         ({"engine": []}, "engine is []; expected dict"),
         ({"timeout_s": 0}, "allowed: above 0"),

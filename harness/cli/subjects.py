@@ -1,4 +1,4 @@
-"""Options of every command that launches a subject, and how its code and its interpreter are found."""
+"""What every command that launches a subject says on stderr about it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
 from rich.text import Text
-
-from harness.cli.options import repo_option, together
 
 if TYPE_CHECKING:
     from harness.subject import Subject, SubjectCache
-
-
-subject_options = together(
-    repo_option("Repository of what is measured"),
-    click.option("--python", metavar="PATH", help="Run ranks under this interpreter instead of one made for them."),
-    click.option(
-        "--allow-mismatch", is_flag=True, help="Run a release although the environment contradicts what it asks for."
-    ),
-)
 
 
 @contextmanager
