@@ -20,7 +20,8 @@ LAYERS: list[set[str]] = [
     {"verdict", "analysis", "stats", "store"},
     {"trace"},
     {"scenario", "environment", "conditions"},
-    {"errors", "names", "metrics", "visible", "__init__"},
+    {"metrics"},
+    {"errors", "names", "units", "visible", "__init__"},
 ]
 # The only imports allowed inside a line: a launch reads its subject, verdict and attribution use statistics.
 WITHIN_LINE = {("launch", "subject"), ("verdict", "stats"), ("analysis", "stats")}

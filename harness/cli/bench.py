@@ -21,11 +21,12 @@ from harness.cli.output import clean, print_json, stderr_console, stdout_console
 from harness.cli.subject_options import subject_cache, subject_options, warn_of_mismatches
 from harness.cli.trace_tables import elided
 from harness.errors import UsageError
-from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
+from harness.metrics import METRICS
 from harness.scenario import load_scenario
 from harness.store import RESULTS
 from harness.subject import prepare_engine, resolve_subject
 from harness.subject.releases import RELEASE, WHEEL
+from harness.units import bytes_text, count_text, milliseconds, percent
 
 if TYPE_CHECKING:
     from harness.analysis.steps import PathSummary

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from harness import names
 from harness.cli.output import clean, print_wrapped, stdout_console
-from harness.cli.trace_tables import WIDE, milliseconds, print_table, signed_milliseconds
+from harness.cli.trace_tables import WIDE, print_table
 from harness.comparison import Comparison, RangePart
-from harness.metrics import bytes_text, percent, plural
+from harness.units import bytes_text, milliseconds, percent, plural, signed_ms
 from harness.verdict import State
 
 STYLES = {
@@ -78,9 +78,9 @@ def _row(name: str, parts: Sequence[RangePart], whole_ns: float) -> tuple[str, .
     mark = "*" if single is not None and single.significant else " "
     interval = ""
     if single is not None and single.ci_ns is not None:
-        interval = f"[{signed_milliseconds(single.ci_ns[0])}, {signed_milliseconds(single.ci_ns[1])}]"
+        interval = f"[{signed_ms(single.ci_ns[0])}, {signed_ms(single.ci_ns[1])}]"
     share = percent(delta_ns / whole_ns) if whole_ns else ""
-    return name, milliseconds(base_ns), milliseconds(head_ns), f"{signed_milliseconds(delta_ns)}{mark}", interval, share
+    return name, milliseconds(base_ns), milliseconds(head_ns), f"{signed_ms(delta_ns)}{mark}", interval, share
 
 
 def _same_work_line(comparison: Comparison) -> str:

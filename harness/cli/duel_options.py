@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -11,33 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
+from harness.cli.figures import MILLISECONDS, SECONDS, SHARE
 from harness.cli.html_reports import html_option
 from harness.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def duration(text: str) -> float:
-    """Return `90`, `90s`, `10m` or `1.5h` in seconds."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise click.BadParameter(f"{text!r}: expected a time above 0, such as 90s, 10m or 1h")
-    return float(found[1]) * _SECONDS[found[2] or "s"]
-
-
-def share(text: str) -> float:
-    """Return `1%` or `0.01` as a fraction."""
-    number = text.strip()
-    try:
-        fraction = float(number[:-1]) / 100 if number.endswith("%") else float(number)
-    except ValueError:
-        fraction = math.nan
-    if not 0 <= fraction < 1:  # `2` is meant as 2 %, and would be 200
-        raise click.BadParameter(f"{text!r}: expected a share, such as 2% or 0.02")
-    return fraction
-
 
 _OPTIONS = (
     click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key on both sides."),
@@ -50,10 +26,10 @@ _OPTIONS = (
         show_default=True,
         help="Most launch pairs; looks at 3, 5, 7.",
     ),
-    click.option("--min-effect", type=share, default="1%", show_default=True, help="Smallest change to report."),
-    click.option("--min-abs", type=float, default=0.0, show_default=True, help="The same in ms of step time."),
-    click.option("--margin", type=share, default="2%", show_default=True, help="Within it both are the same."),
-    click.option("--alpha", type=share, default="1%", show_default=True, help="False alarms over all looks."),
+    click.option("--min-effect", type=SHARE, default="1%", show_default=True, help="Smallest change to report."),
+    click.option("--min-abs", type=MILLISECONDS, default=0.0, show_default=True, help="The same in ms of step time."),
+    click.option("--margin", type=SHARE, default="2%", show_default=True, help="Within it both are the same."),
+    click.option("--alpha", type=SHARE, default="1%", show_default=True, help="False alarms over all looks."),
     click.option(
         "--interleave",
         type=click.Choice(["steps", "blocks"]),
@@ -68,7 +44,7 @@ _OPTIONS = (
         show_default=True,
         help="Keep the ranks of both sides on the same cores (CPU only).",
     ),
-    click.option("--budget", type=duration, help="Stop after this time, such as 10m, with what is known then."),
+    click.option("--budget", type=SECONDS, help="Stop after this time, such as 10m, with what is known then."),
     click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one."),
     click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duel."),
     click.option(

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from harness.cli.figures import SECONDS
 from harness.cli.subject_options import subject_options
 
 
@@ -23,7 +24,7 @@ from harness.cli.subject_options import subject_options
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path, dir_okay=False), help="File with the policy.")
 @click.option("--pairs", type=click.IntRange(min=2), help="Most launch pairs a duel, instead of the policy's.")
 @click.option("--steps", type=click.IntRange(min=2), help="Measured steps a launch, instead of the policy's.")
-@click.option("--budget", metavar="TIME", help="Time for all duels, such as 10m, instead of the policy's.")
+@click.option("--budget", "budget_s", type=SECONDS, help="Time for all duels, such as 10m, instead of the policy's.")
 @click.option("--undecided", type=click.Choice(["fail", "pass"]), help="What undecided means, instead of the policy's.")
 @click.option("--resume", is_flag=True, help="Go on with the stored launch pairs of the same unfinished duels.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the order of steps; default: a fresh one.")
@@ -46,7 +47,7 @@ def gate(
     policy_file: Path | None,
     pairs: int | None,
     steps: int | None,
-    budget: str | None,
+    budget_s: float | None,
     undecided: str | None,
     resume: bool,
     seed: int | None,
@@ -63,7 +64,6 @@ def gate(
     Exit codes: 0 pass, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed. Of several the
     gate ends with the first of 1, 4, 2, 3. All reports are written before it ends.
     """
-    from harness.cli.duel_options import duration
     from harness.cli.gate_jobs import GateRequest, run_gate
     from harness.cli.gate_output import print_gate
     from harness.gate import find_policy, read_policy
@@ -74,7 +74,7 @@ def gate(
         "base": base,
         "pairs": pairs,
         "steps": steps,
-        "budget_s": None if budget is None else duration(budget),
+        "budget_s": budget_s,
         "undecided": undecided,
     }
     policy = dataclasses.replace(policy, **{key: value for key, value in given.items() if value is not None})

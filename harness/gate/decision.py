@@ -17,9 +17,9 @@ from harness.comparison import Comparison, RangePart
 from harness.errors import LaunchError
 from harness.gate.jobs import GateJob, JobOutcome
 from harness.gate.policy import Policy
-from harness.metrics import bytes_text, percent
 from harness.stats.multiple import holm
 from harness.stats.paired import memory_change
+from harness.units import bytes_text, change, percent
 from harness.verdict import Reason, State
 
 
@@ -105,11 +105,6 @@ class GateResult:
         return f"{self.result.upper()}: {len(named)} of {whole} ({', '.join(named)})"
 
 
-def change(ratio: float) -> str:
-    """Return head/base as the change it means, as a verdict's line writes it: 1.031 is `+3.1 %`."""
-    return f"{(ratio - 1) * 100:+.1f} %"
-
-
 def judge(outcomes: Sequence[JobOutcome], policy: Policy) -> GateResult:
     """Return what the outcomes of all duels of a gate mean under its policy."""
     adjusted = holm([_p_slower(outcome.comparison) for outcome in outcomes])
@@ -179,10 +174,10 @@ def _memory_problem(job: GateJob, comparison: Comparison) -> str | None:
     if memory is None:
         return None
     growth = job.max_memory_growth
-    change = memory_change(memory.base_peak_bytes, memory.head_peak_bytes, max_growth=growth)
-    if not change.exceeded:
+    peaks = memory_change(memory.base_peak_bytes, memory.head_peak_bytes, max_growth=growth)
+    if not peaks.exceeded:
         return None
     return (
-        f"peak memory {bytes_text(change.base_peak_bytes)} to {bytes_text(change.head_peak_bytes)}, "
-        f"limit {bytes_text(change.limit_bytes)} (+{percent(growth)})"
+        f"peak memory {bytes_text(peaks.base_peak_bytes)} to {bytes_text(peaks.head_peak_bytes)}, "
+        f"limit {bytes_text(peaks.limit_bytes)} (+{percent(growth)})"
     )

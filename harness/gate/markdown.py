@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from harness.comparison import Comparison
-from harness.gate.decision import GateResult, Judgement, Result, change
-from harness.metrics import bytes_text, milliseconds, percent
+from harness.gate.decision import GateResult, Judgement, Result
 from harness.names import PATH_SEPARATOR, STEP
-from harness.report.figures import signed_ms
+from harness.units import bytes_text, change, milliseconds, percent, signed_ms
 from harness.visible import shortened
 
 MARKER: Final = "<!-- stepduel gate -->"
@@ -53,7 +52,8 @@ def _row(judgement: Judgement) -> Iterable[str]:
     yield code(job.name)
     yield f"{_mark(judgement.result)} {judgement.result}" + _allowed(judgement)
     yield "" if comparison is None else _step_time(comparison)
-    yield "" if comparison is None or comparison.verdict.ratio is None else _change(comparison)
+    verdict = None if comparison is None else comparison.verdict
+    yield "" if verdict is None or verdict.ratio is None else change(verdict.ratio, verdict.ci)
     yield percent(job.max_slowdown)
     yield "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}"
     yield "" if comparison is None else _memory(comparison)
@@ -66,14 +66,6 @@ def _allowed(judgement: Judgement) -> str:
 def _step_time(comparison: Comparison) -> str:
     base, head = comparison.base.step_ns, comparison.head.step_ns
     return "" if base is None or head is None else f"{milliseconds(base)} → {milliseconds(head)} ms"
-
-
-def _change(comparison: Comparison) -> str:
-    verdict = comparison.verdict
-    assert verdict.ratio is not None
-    if verdict.ci is None:
-        return change(verdict.ratio)
-    return f"{change(verdict.ratio)} [{change(verdict.ci[0])}, {change(verdict.ci[1])}]"
 
 
 def _memory(comparison: Comparison) -> str:

@@ -8,13 +8,13 @@ from typing import Final, Protocol
 
 from harness.analysis.analyze import TraceAnalysis
 from harness.analysis.steps import PathSummary
-from harness.metrics import METRICS, milliseconds
+from harness.metrics import METRICS
 from harness.names import PATH_SEPARATOR
-from harness.report import figures
 from harness.report.page import Page, Section
 from harness.report.sections import environment, findings, gpu, headline, range_trees, ranges, reproduce, steps
 from harness.report.trace_page import TREE_NOTE, trees
 from harness.store import RunRecord, StepRecord
+from harness.units import milliseconds, plural
 
 MOST_RANGES: Final = 3
 LOG_LINES: Final = 12
@@ -74,7 +74,7 @@ def render_bench(result: Run, analysis: TraceAnalysis | None = None, *, folder: 
 
 def _lead(result: Run) -> Section:
     run = result.run
-    description = f"{result.description}, {run.device or 'no device'}, {figures.plural(run.ranks, 'rank')}"
+    description = f"{result.description}, {run.device or 'no device'}, {plural(run.ranks, 'rank')}"
     if run.status == "failed":
         lines = [run.reason or "", *result.log_tail[-LOG_LINES:]]
         return headline.section(
@@ -96,7 +96,7 @@ def _tiles(result: Run) -> list[headline.Tile]:
     times_ns = sorted(result.durations_ns)
     if result.step_median_ns is not None:
         spread = f"{milliseconds(times_ns[0])} to {milliseconds(times_ns[-1])} ms"
-        steps_made = f"{figures.plural(len(times_ns), 'step')} after {result.warmup_steps} of warm-up"
+        steps_made = f"{plural(len(times_ns), 'step')} after {result.warmup_steps} of warm-up"
         value = f"{milliseconds(result.step_median_ns)} ms"
         detail = f"{spread} over {steps_made}" if len(times_ns) > 1 else steps_made
         tiles.append(headline.Tile(title="Step time, median", value=value, detail=detail, wide=True))

@@ -222,7 +222,7 @@ def test_the_table_fits_80_columns_and_says_what_matters(folder: Path) -> None:
     median = next(line for line in table if line.startswith("step ")).split()[2]
     assert f"step      {median} ms median of" in done.stdout, "one median, told twice"
     assert "share: of the time of all steps, adds up" in done.stdout
-    assert "2.0 kB" in done.stdout
+    assert "2.00 kB" in done.stdout
     for word in ("tokens/s", "peak resident", "reports/traces/", "reports/results.db", "next "):
         assert word in done.stdout
     assert "\x1b" not in done.stdout + done.stderr, "no colour in a pipe"

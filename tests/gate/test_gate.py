@@ -114,7 +114,7 @@ def test_an_injected_slowdown_fails_with_1_and_names_the_range(
 def test_more_memory_fails_with_1(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found, _ = gate(capsys, "--head-set", "engine.memory=1100000000")
     assert status == 1
-    assert found["duels"][0]["detail"] == "peak memory 1.0 GB to 1.1 GB, limit 1.1 GB (+5.0 %)"
+    assert found["duels"][0]["detail"] == "peak memory 1.00 GB to 1.10 GB, limit 1.05 GB (+5.0 %)"
 
 
 @pytest.mark.slow

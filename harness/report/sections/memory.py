@@ -7,10 +7,9 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.comparison import Comparison, Memory
-from harness.metrics import bytes_text
-from harness.report import figures
 from harness.report.page import Section, draw
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import bytes_text, signed_bytes
 
 TEMPLATE: Final = """
 {% if table %}
@@ -47,4 +46,4 @@ def _table(memory: Memory, cuda: bool) -> Markup:
 
 
 def _row(label: str, base: int, head: int) -> Row:
-    return Row(cells=[label, bytes_text(base), bytes_text(head), figures.signed_bytes(head - base)])
+    return Row(cells=[label, bytes_text(base), bytes_text(head), signed_bytes(head - base)])
