@@ -82,6 +82,11 @@ def count_text(count: float) -> str:
     return _rounded(count, 0 if float(count).is_integer() else 1)
 
 
+def tokens_per_s_text(rate: float) -> str:
+    """Return a rate of tokens: `1,204 tokens/s`."""
+    return f"{_rounded(rate, 0)} tokens/s"
+
+
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """Return `1 step`, `3 steps`, `1,204 steps`."""
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
@@ -92,14 +97,14 @@ def gb_per_s(bandwidth: float) -> str:
     return _rounded(bandwidth, 1 if bandwidth >= 0.1 else 3)
 
 
+def signed(text: str) -> str:
+    """Return the text of a difference with its sign, which nothing has, too: `+19.1 MB`, `-3`, `+0 B`."""
+    return text if text.startswith("-") else f"+{text}"
+
+
 def signed_ms(ns: float) -> str:
     """Return a difference of times in ms: `+4.125`, `-12.35`."""
-    return _signed(milliseconds(ns))
-
-
-def signed_bytes(count: float) -> str:
-    """Return a difference of amounts of memory: `+19.1 MB`."""
-    return _signed(bytes_text(count))
+    return signed(milliseconds(ns))
 
 
 def signed_percent(share: float) -> str:
@@ -115,7 +120,7 @@ def change(ratio: float, interval: tuple[float, float] | None = None) -> str:
 
 def _points(share: float) -> str:
     value = share * 100
-    return _signed(_rounded(value, 0 if abs(value) >= 999.95 else 1, ""))
+    return signed(_rounded(value, 0 if abs(value) >= 999.95 else 1, ""))
 
 
 def _three_digits(value: float) -> str:
@@ -125,7 +130,3 @@ def _three_digits(value: float) -> str:
 def _rounded(value: float, digits: int, thousands: str = ",") -> str:
     text = f"{value:{thousands}.{digits}f}"
     return text if re.search("[1-9]", text) else text.lstrip("-")
-
-
-def _signed(text: str) -> str:
-    return text if text.startswith("-") else f"+{text}"

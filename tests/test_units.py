@@ -130,7 +130,7 @@ WRITERS = [
     (units.milliseconds, AMOUNTS, False),
     (units.signed_ms, AMOUNTS, True),
     (units.bytes_text, AMOUNTS, False),
-    (units.signed_bytes, AMOUNTS, True),
+    (lambda count: units.signed(units.bytes_text(count)), AMOUNTS, True),
     (units.percent, SHARES, False),
     (units.signed_percent, SHARES, True),
     (lambda value: units.change(1 + value), st.floats(min_value=-0.999, max_value=1e4), True),

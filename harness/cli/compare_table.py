@@ -10,7 +10,7 @@ from harness import names
 from harness.cli.output import clean, print_wrapped, stdout_console
 from harness.cli.trace_tables import WIDE, print_table
 from harness.comparison import Comparison, RangePart
-from harness.units import bytes_text, milliseconds, percent, plural, signed_ms
+from harness.units import milliseconds, percent, plural, signed_ms
 from harness.verdict import State
 
 STYLES = {
@@ -39,11 +39,11 @@ def print_comparison(comparison: Comparison) -> None:
     for name, side in (("base", duel.base), ("head", duel.head)):
         if side.get("mismatches"):
             print_wrapped(f"{name} runs with {', '.join(side['mismatches'])}", "yellow")
-    if comparison.memory is not None:
-        memory = comparison.memory
-        mark = f"  above the limit of {bytes_text(memory.limit_bytes)}" if memory.exceeded else ""
-        base, head = bytes_text(memory.base_peak_bytes), bytes_text(memory.head_peak_bytes)
-        print_wrapped(f"peak memory: base {base}, head {head}{mark}")
+    for change in comparison.metrics:
+        if change.bound is not None:
+            text = change.metric.text
+            mark = f"  beyond the limit of {text(change.bound)}" if change.exceeded else ""
+            print_wrapped(f"{change.metric.title.lower()}: base {text(change.base)}, head {text(change.head)}{mark}")
     for line in _method_lines(comparison):
         print_wrapped(line, "dim")
 

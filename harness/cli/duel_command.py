@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from harness.collectors.registry import collectors as collectors_by_name
 from harness.comparison import document
 from harness.duel import DuelPlan, DuelSide, Interleave, run_duel
 from harness.errors import UsageError
+from harness.metrics import DEFAULT_LIMITS
 from harness.scenario import Scenario, load_scenario
 from harness.stats.sequential import Rule, planned_looks
 from harness.store import RESULTS, DuelKind, check_writable
@@ -66,6 +68,7 @@ class DuelOptions:
         *,
         explain: str | None = None,
         cannot_run: str | None = None,
+        limits: Mapping[str, float] = DEFAULT_LIMITS,
     ) -> DuelPlan:
         """Return the plan of a duel between two subjects, each with its collector. UsageError if something is off."""
         base, head = subjects
@@ -96,6 +99,7 @@ class DuelOptions:
             budget_s=self.budget,
             explain=explain,
             cannot_run=cannot_run,
+            limits=limits,
             reports=self.reports,
         )
 

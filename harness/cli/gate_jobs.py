@@ -137,7 +137,6 @@ def _job(
         scenario=scenario,
         against=against,
         max_slowdown=limit,
-        max_memory_growth=limits.max_memory_growth,
         plan=options.plan(
             "compare",
             scenario,
@@ -145,6 +144,7 @@ def _job(
             (timing, timing),
             explain=explaining_collector("auto", timing),
             cannot_run=sides.cannot_run,
+            limits=limits.metrics,
         ),
     )
 

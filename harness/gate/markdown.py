@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from harness.comparison import Comparison
+from harness.comparison import Comparison, MetricChange
 from harness.gate.decision import GateResult, Judgement, Result
+from harness.metrics import LIMITED
 from harness.names import PATH_SEPARATOR, STEP
-from harness.units import bytes_text, change, milliseconds, percent, signed_ms
+from harness.units import change, milliseconds, percent, signed_ms
 from harness.visible import shortened
 
 MARKER: Final = "<!-- stepduel gate -->"
@@ -25,10 +26,9 @@ _MARKS: Final = {Result.PASS: "✅", Result.REGRESSION: "❌", Result.UNDECIDED:
 def markdown(gate: GateResult, pages: Mapping[str, str]) -> str:
     """Return the gate's answer. `pages` names the HTML report of each duel, by the duel's id."""
     lines = [MARKER, f"## Stepduel gate: {_mark(gate.result)} {gate.result}", "", f"{code(gate.line)}", ""]
-    lines += [
-        "| scenario | result | step time | change | limit | p (Holm) | peak memory |",
-        "|---|---|--:|--:|--:|--:|--:|",
-    ]
+    metrics = [metric.title.lower() for metric, _ in LIMITED.values()]
+    headings = ["scenario", "result", "step time", "change", "limit", "p (Holm)", *metrics]
+    lines += [f"| {' | '.join(headings)} |", f"|---|---|{'--:|' * (len(headings) - 2)}"]
     lines += [f"| {' | '.join(_row(judgement))} |" for judgement in gate.judgements]
     for judgement in gate.judgements:
         lines += ["", *_details(judgement, pages)]
@@ -56,7 +56,8 @@ def _row(judgement: Judgement) -> Iterable[str]:
     yield "" if verdict is None or verdict.ratio is None else change(verdict.ratio, verdict.ci)
     yield percent(job.max_slowdown)
     yield "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}"
-    yield "" if comparison is None else _memory(comparison)
+    changes = {} if comparison is None else {change.name: change for change in comparison.metrics}
+    yield from (_both_sides(changes.get(name)) for name in LIMITED)
 
 
 def _allowed(judgement: Judgement) -> str:
@@ -68,9 +69,8 @@ def _step_time(comparison: Comparison) -> str:
     return "" if base is None or head is None else f"{milliseconds(base)} → {milliseconds(head)} ms"
 
 
-def _memory(comparison: Comparison) -> str:
-    memory = comparison.memory
-    return "" if memory is None else f"{bytes_text(memory.base_peak_bytes)} → {bytes_text(memory.head_peak_bytes)}"
+def _both_sides(found: MetricChange | None) -> str:
+    return "" if found is None else f"{found.metric.text(found.base)} → {found.metric.text(found.head)}"
 
 
 def _details(judgement: Judgement, pages: Mapping[str, str]) -> Iterable[str]:

@@ -15,15 +15,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.errors import UsageError, closest
+from harness.metrics import LIMITED
 from harness.units import parse_milliseconds, parse_seconds, parse_share
 
 PYPROJECT: Final = "pyproject.toml"
 OWN_FILE: Final = "stepduel.toml"
+
+_METRICS: Final = {name: limit.gate_share for name, (_, limit) in LIMITED.items()}
 
 Undecided = Literal["fail", "pass"]
 
@@ -36,8 +39,8 @@ class Limits:
     """Step time: a significant slowdown of at least this share is a regression."""
     min_abs_ms: float = 0.0
     """The same as a time: slowdowns of less than so many ms of a step are none."""
-    max_memory_growth: float = 0.05
-    """Peak memory: growth beyond this share is a regression, from 1 MiB on."""
+    metrics: Mapping[str, float] = field(default_factory=lambda: _METRICS)
+    """By metric: head worse by more than this share is a regression."""
     max_creep: float | None = None
     """Step time against the pinned baseline (`stepduel baseline set`), duelled as well; None for no such duel."""
 
@@ -121,8 +124,8 @@ def _undecided(value: object) -> Undecided:
 _LIMITS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "max_slowdown": ("max_slowdown", _limit),
     "min_abs": ("min_abs_ms", parse_milliseconds),
-    "max_memory_growth": ("max_memory_growth", _limit),
     "max_creep": ("max_creep", _limit),
+    **{limit.policy_key: (name, _limit) for name, (_, limit) in LIMITED.items()},
 }
 _POLICY: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "scenarios": ("scenarios", _texts),
@@ -182,8 +185,13 @@ def read_policy(path: Path) -> Policy:
             raise UsageError(
                 f"{path}: limits for {name!r}, which is not in scenarios.{closest(name, values['scenarios'])}"
             )
-    limits = {name: Limits(**{**common, **own.get(name, {})}) for name in values["scenarios"]}
+    limits = {name: _limits_of({**common, **own.get(name, {})}) for name in values["scenarios"]}
     return Policy(source=str(path), limits=limits, **values)
+
+
+def _limits_of(values: Mapping[str, Any]) -> Limits:
+    metrics = {name: values.get(name, share) for name, share in _METRICS.items()}
+    return Limits(**{name: value for name, value in values.items() if name not in metrics}, metrics=metrics)
 
 
 def _limits(path: Path, scenario: str, table: object) -> dict[str, Any]:

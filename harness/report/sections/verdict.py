@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.comparison import Comparison, RangePart, SameWork
+from harness.comparison import Comparison, MetricChange, RangePart, SameWork
 from harness.report import figures
 from harness.report.page import Section, draw
-from harness.units import change, milliseconds, percent, plural, signed_bytes, signed_ms, signed_percent
+from harness.units import change, milliseconds, percent, plural, signed, signed_ms, signed_percent
 from harness.verdict import USELESS_EFFECT, Reason, State, Verdict, detectable_text
 
 MOST_MOVED: Final = 3
@@ -84,13 +84,13 @@ TEMPLATE: Final = """
 <dd class="value small">{{ seen.value }}</dd>
 <dd>{{ seen.detail }}</dd>
 </div>
-{% if c.memory %}
+{% for change in c.metrics if change.bound is not none %}
 <div class="tile">
-<dt>Peak memory</dt>
-<dd class="value small {{ 'slower' if c.memory.exceeded }}">{{ c.memory.head_peak_bytes | bytes }}</dd>
-<dd>{{ memory_detail }}</dd>
+<dt>{{ change.metric.title }}</dt>
+<dd class="value small {{ 'slower' if change.exceeded }}">{{ change.metric.text(change.head) }}</dd>
+<dd>{{ against_base(change) }}</dd>
 </div>
-{% endif %}
+{% endfor %}
 </dl>
 """
 
@@ -119,7 +119,7 @@ def section(comparison: Comparison) -> Section:
             moved_note=_moved_note(comparison, moved),
             work=_work(comparison.same_work),
             seen=_seen(comparison),
-            memory_detail=_memory_detail(comparison),
+            against_base=_against_base,
         ),
     )
 
@@ -226,12 +226,9 @@ def _seen(comparison: Comparison) -> dict[str, str]:
     return {"value": detectable_text(verdict.detectable_effect), "detail": f"{seen}{before}"}
 
 
-def _memory_detail(comparison: Comparison) -> str:
-    memory = comparison.memory
-    if memory is None:
-        return ""
-    delta = signed_bytes(memory.head_peak_bytes - memory.base_peak_bytes)
-    return figures.typographic(f"{delta} against base") + (", above its limit" if memory.exceeded else "")
+def _against_base(change: MetricChange) -> str:
+    delta = signed(change.metric.text(change.head - change.base))
+    return figures.typographic(f"{delta} against base") + (", beyond its limit" if change.exceeded else "")
 
 
 def step_line(comparison: Comparison) -> str:
