@@ -28,6 +28,7 @@ from harness.environment import load_average, read_environment
 from harness.errors import LaunchError, StepduelError, TraceError, UsageError
 from harness.launch import Launch, LaunchFailedError, Pace, Ready, StepReport, interrupted_once, scenario_request
 from harness.launch.failure import tail
+from harness.metrics import METRICS
 from harness.scenario import Scenario
 from harness.store import RESULTS, RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
 from harness.subject import Subject
@@ -86,9 +87,9 @@ class BenchResult:
         return sum(tokens) / (sum(self.durations_ns) / 1e9) if tokens else None
 
     @property
-    def peak_memory_bytes(self) -> int | None:
-        """Largest of any rank and step, warm-up included: on the device, or on a CPU the resident set."""
-        return max((step.peak_memory_bytes for step in self.steps if step.peak_memory_bytes is not None), default=None)
+    def figures(self) -> dict[str, float | None]:
+        """Every metric, over all ranks and steps; None where no step tells it."""
+        return {name: metric.of_steps(self.steps) for name, metric in METRICS.items()}
 
     @property
     def losses(self) -> list[float | None]:
@@ -118,7 +119,7 @@ class BenchResult:
             ],
             "ranges": [asdict(item) for item in self.ranges],
             "tokens_per_s": self.tokens_per_s,
-            "peak_memory_bytes": self.peak_memory_bytes,
+            **self.figures,
             "trace": None if self.trace is None else str(self.trace),
             "losses": self.losses,
         }
@@ -280,8 +281,7 @@ def _step_records(reports: list[StepReport], warmup_steps: int) -> list[StepReco
             duration_ns=duration_ns,
             loss=report.loss if rank == 0 else None,
             tokens=report.tokens if rank == 0 else None,
-            peak_memory_bytes=report.peak_memory_bytes if rank == 0 else None,
-            rss_bytes=report.rss_bytes if rank == 0 else None,
+            figures=report.figures if rank == 0 else {},
         )
         for report in reports
         for rank, duration_ns in enumerate(report.durations_ns)

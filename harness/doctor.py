@@ -17,7 +17,7 @@ from typing import Final, Literal
 import psutil
 
 from harness.conditions import ROOT, Conditions, ask_nvidia_smi, between, clock_mhz, read_text, snapshot
-from harness.metrics import percent
+from harness.units import percent
 
 SAMPLE_S: Final = 1.0
 BRIEF_SAMPLE_S: Final = 0.5

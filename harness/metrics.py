@@ -1,66 +1,132 @@
-"""The one table of metrics: name, unit, which direction is better, and how a value is written for people.
+"""The table of metrics: what each rank measures of a step beside its time, its loss and its tokens.
 
-Values are kept in base units (ns, bytes, tokens per second); only `text` turns them into what a person reads.
+From here the control channel, the database, comparisons, the gate's policy and every report take what they show and
+what they limit. The worker measures (`worker/meters.py`); to add a metric takes a line here and its source there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from statistics import fmean
+from typing import Final, Literal, Protocol
+
+from harness.units import bytes_text
 
 
-def milliseconds(ns: float) -> str:
-    """Return ns as milliseconds with about four digits that count: `1234`, `160.4`, `12.35`, `0.012`."""
-    ms = ns / 1e6
-    digits = 0 if abs(ms) >= 1000 else 1 if abs(ms) >= 100 else 2 if abs(ms) >= 10 else 3
-    return f"{ms:,.{digits}f}"
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """How far head may be worse than base, as a share of base's figure, and by how much in any case.
 
+    Such a figure repeats so closely that a plain threshold does; it is no part of the verdict on time.
+    """
 
-def bytes_text(count: float) -> str:
-    """Return a number of bytes with a decimal prefix: `0 B`, `19.1 MB`."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(value) < 999.5:
-            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
-
-
-def percent(share: float) -> str:
-    """Return a share (1.0 = all) as percent: `100 %`, `12.3 %`."""
-    value = share * 100
-    return f"{value:.0f} %" if abs(value) >= 99.95 else f"{value:.1f} %"
-
-
-def count_text(count: float) -> str:
-    """Return a count, or a mean of counts: `3`, `1,204`, `2.5`."""
-    return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
-
-
-def plural(count: int, noun: str, many: str | None = None) -> str:
-    """Return `1 step`, `3 steps`, `1,204 steps`."""
-    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+    policy_key: str
+    """What the share is called in a gate's policy."""
+    gate_share: float
+    """The share of a policy that names none."""
+    share: float
+    """The share of a comparison outside a gate."""
+    least: float
+    """Differences of up to so much are never beyond the limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One thing that is measured. `better` says which direction an improvement has."""
+    """One figure of a step. `name` is its key on the control channel, its column and its key in JSON, unit included."""
 
     name: str
-    unit: Literal["ns", "B", "tokens/s", "objects", "1"]
+    title: str
+    unit: Literal["B", "J"]
+    """Bytes are whole numbers; anything else need not be."""
     better: Literal["lower", "higher"]
     text: Callable[[float], str]
+    over_ranks: Literal["max", "sum"]
+    over_steps: Literal["max", "mean"]
+    """The largest is taken over the warm-up, too, the mean over measured steps."""
+    on_cuda: str
+    """What it counts on a GPU."""
+    on_cpu: str
+    limit: Limit | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether its values are integers."""
+        return self.unit == "B"
+
+    def detail(self, device: str | None, ranks: int) -> str:
+        """Return what it counts: `allocated on the device, of the largest rank`."""
+        over = {"max": "of the largest rank", "sum": "of all ranks together"}[self.over_ranks]
+        return (self.on_cuda if device == "cuda" else self.on_cpu) + (f", {over}" if ranks > 1 else "")
+
+    def of_ranks(self, values: Iterable[float]) -> float | None:
+        """Return a step's figure from those of its ranks; None where one of them, as NaN, is unknown."""
+        known = list(values)
+        if any(map(math.isnan, known)):
+            return None
+        combined = max(known) if self.over_ranks == "max" else math.fsum(known)
+        return int(combined) if self.whole else combined
+
+    def of_steps(self, steps: Iterable[Step]) -> float | None:
+        """Return the figure of a launch, or of all launches of a side; None where no step tells it."""
+        told = [
+            value
+            for step in steps
+            if (step.measured or self.over_steps == "max") and (value := step.figures.get(self.name)) is not None
+        ]
+        return None if not told else max(told) if self.over_steps == "max" else fmean(told)
+
+    def bound(self, base: float, share: float) -> float:
+        """Return the worst figure that head may have."""
+        assert self.limit is not None
+        room = max(int(base * share) if self.whole else base * share, self.limit.least)
+        return base + room if self.better == "lower" else base - room
+
+    def exceeds(self, head: float, bound: float) -> bool:
+        """Say whether head is worse than its bound."""
+        return head > bound if self.better == "lower" else head < bound
 
 
-METRICS: Final[dict[str, Metric]] = {
+class Step(Protocol):
+    """A stored step, as far as its figures go."""
+
+    @property
+    def measured(self) -> bool: ...
+    @property
+    def figures(self) -> Mapping[str, float]: ...
+
+
+METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
-        Metric(name="step_duration_ns", unit="ns", better="lower", text=lambda ns: f"{milliseconds(ns)} ms"),
-        Metric(name="tokens_per_s", unit="tokens/s", better="higher", text=lambda rate: f"{rate:,.0f} tokens/s"),
-        Metric(name="peak_memory_bytes", unit="B", better="lower", text=bytes_text),
-        Metric(name="rss_bytes", unit="B", better="lower", text=bytes_text),
-        Metric(name="moved_bytes", unit="B", better="lower", text=bytes_text),
-        Metric(name="collected_objects", unit="objects", better="lower", text=count_text),
+        Metric(
+            name="peak_memory_bytes",
+            title="Peak memory",
+            unit="B",
+            better="lower",
+            text=bytes_text,
+            over_ranks="max",
+            over_steps="max",
+            on_cuda="allocated on the device",
+            on_cpu="largest resident set",
+            limit=Limit(policy_key="max_memory_growth", gate_share=0.05, share=0.02, least=1 << 20),
+        ),
+        Metric(
+            name="rss_bytes",
+            title="Resident memory",
+            unit="B",
+            better="lower",
+            text=bytes_text,
+            over_ranks="max",
+            over_steps="max",
+            on_cuda="resident set on the host",
+            on_cpu="resident set",
+        ),
     )
 }
+LIMITED: Final[Mapping[str, tuple[Metric, Limit]]] = {
+    name: (metric, metric.limit) for name, metric in METRICS.items() if metric.limit is not None
+}
+DEFAULT_LIMITS: Final[Mapping[str, float]] = {name: limit.share for name, (_, limit) in LIMITED.items()}
+"""Shares of a comparison that nobody gave limits."""

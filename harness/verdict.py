@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.metrics import percent
 from harness.stats.paired import PairDifference, Problem, StepPairs, UnusableError, pair_difference
 from harness.stats.sequential import DEFAULT_LOOKS, Look, Outcome, Rule, pairs_to_decide, replay
 from harness.stats.variance_prior import VariancePrior
+from harness.units import change, percent
 
 USELESS_EFFECT = 1.0
 """A slowdown that can be seen only from here on, a doubling, is as good as none: no figure is given."""
@@ -87,9 +87,7 @@ class Verdict:
         head = self.state.upper()
         if self.ratio is None:
             return f"{head} {self.reason}: {self.detail}" if self.detail else f"{head} {self.reason}"
-        parts = [f"{head} {_percent(self.ratio)} %"]
-        if self.ci is not None:
-            parts[0] += f" [{_percent(self.ci[0])}, {_percent(self.ci[1])}]"
+        parts = [f"{head} {change(self.ratio, self.ci)}"]
         if self.p is not None:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
@@ -199,8 +197,3 @@ def _too_few(differences: Sequence[PairDifference], rule: Rule) -> Verdict:
 
 def _invalid(reason: Reason, detail: str, pairs: int, steps: int) -> Verdict:
     return Verdict(state=State.INVALID, reason=reason, detail=detail, pairs=pairs, steps_per_pair=steps)
-
-
-def _percent(ratio: float) -> str:
-    text = f"{(ratio - 1) * 100:+.1f}"
-    return "+0.0" if text == "-0.0" else text

@@ -21,7 +21,8 @@ LAYERS: list[set[str]] = [
     {"verdict", "analysis", "stats", "store"},
     {"trace"},
     {"scenario", "environment", "conditions"},
-    {"errors", "names", "metrics", "visible", "__init__"},
+    {"metrics"},
+    {"errors", "names", "units", "visible", "__init__"},
 ]
 # The only imports allowed inside a line: a launch writes the worker's plan, verdict and attribution use statistics.
 WITHIN_LINE = {("launch", "worker"), ("verdict", "stats"), ("analysis", "stats")}

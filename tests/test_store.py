@@ -71,8 +71,7 @@ def make_step(sequence: int, rank: int, **changes: object) -> StepRecord:
         "duration_ns": 1_000_000_007 + sequence,
         "loss": 6.123456789012345,
         "tokens": 512,
-        "peak_memory_bytes": 2**40,
-        "rss_bytes": None,
+        "figures": {"peak_memory_bytes": 2**40},
     }
     return StepRecord(**{**values, **changes})  # type: ignore[arg-type]  # a test's own values
 

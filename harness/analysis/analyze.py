@@ -29,6 +29,7 @@ from harness.trace.links import link
 from harness.trace.model import Int64Array, Trace
 from harness.trace.nesting import range_tree
 from harness.trace.projection import RULES, ProjectionRule, coverage, project
+from harness.units import percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,7 @@ def _capture_warnings(trace: Trace, totals: GpuTotals, op_call: Int64Array) -> l
     in_graphs = totals.graph_ns / (totals.graph_ns + totals.kernel_ns + totals.copy_ns) if totals.graph_ns else 0.0
     if in_graphs >= 0.01:
         warnings.append(
-            f"{in_graphs:.0%} of the GPU time is in CUDA graph launches, whose kernels have no rows of their own: "
+            f"{percent(in_graphs)} of the GPU time is in CUDA graph launches, whose kernels have no rows of their own: "
             "capture with --cuda-graph-trace=node to see them"
         )
     unlaunched = int((op_call == NONE).sum())

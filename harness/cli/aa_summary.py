@@ -13,10 +13,10 @@ from harness.collectors.registry import DEFAULT
 from harness.comparison import compare_stored
 from harness.duel import pooled_prior, same_code_duels
 from harness.environment import read_environment
-from harness.metrics import percent, plural
 from harness.stats.sequential import Rule
 from harness.stats.variance_prior import MIN_DUELS, instrument_p
 from harness.store import RESULTS, Duels, Store
+from harness.units import percent, plural
 from harness.verdict import State
 
 BROKEN_P = 0.01

@@ -22,17 +22,14 @@ from harness.cli.step_options import step_options
 from harness.cli.trace_tables import (
     WIDE,
     elided,
-    gb_per_s,
     kernel_label,
-    milliseconds,
     print_paragraph,
     print_table,
-    size,
 )
 from harness.collectors.nsys_reports import read_any
-from harness.metrics import plural
 from harness.trace.model import Int64Array
 from harness.trace.projection import ProjectionRule
+from harness.units import bytes_text, gb_per_s, milliseconds, percent, plural
 
 _STEP_ROWS = 20
 _TREE_ROWS = 40
@@ -83,7 +80,7 @@ def _print_head(found: TraceAnalysis, traces: tuple[Path, ...]) -> None:
         parts.append(f"{found.gpu.busy_ns / 1e9:,.3f} s of GPU work")
     print_paragraph(" · ".join(parts))
     if len(found.trace.operations) and len(found.trace.ranges):
-        shares = ", ".join(f"{share:.0%} by {rule}" for rule, share in found.coverage.items())
+        shares = ", ".join(f"{percent(share)} by {rule}" for rule, share in found.coverage.items())
         print_paragraph(f"GPU time that found a range: {shares}. Figures below go by {found.rule} (--rule).")
     stdout_console().print()
 
@@ -127,7 +124,7 @@ def _step_cells(found: TraceAnalysis, rows: Int64Array) -> dict[str, str]:
         busy = float(gpu.busy_ns[slowest])
         cells["GPU busy ms"] = milliseconds(busy)
         if not gpu.has_communication or stdout_console().width >= WIDE:
-            cells["busy"] = f"{busy / max(float(durations.max()), 1):.0%}"
+            cells["busy"] = percent(busy / max(float(durations.max()), 1))
         cells["idle ms"] = milliseconds(float(gpu.idle_ns[slowest])) if busy else "-"
     if gpu.has_communication:
         # NCCL's own time, while nothing else ran on the GPU: what a step waits for it.
@@ -204,8 +201,8 @@ def _print_whole_capture(found: TraceAnalysis) -> None:
             milliseconds(r.self_ns),
             milliseconds(r.gpu_ns),
             f"{r.gpu_ops:,}",
-            size(r.h2d_bytes),
-            size(r.d2h_bytes),
+            _size(r.h2d_bytes),
+            _size(r.d2h_bytes),
             milliseconds(r.sync_ns),
         )[:columns]
         for r in shown
@@ -223,7 +220,7 @@ def _print_left_out(count: int) -> None:
 def _print_gpu(found: TraceAnalysis) -> None:
     busy = max(found.gpu.kernel_ns, 1)
     kernels = [
-        (kernel_label(k.name), f"{k.calls:,}", milliseconds(k.total_ns), f"{k.total_ns / busy:.1%}")
+        (kernel_label(k.name), f"{k.calls:,}", milliseconds(k.total_ns), percent(k.total_ns / busy))
         for k in found.kernels[:_TOP]
     ]
     print_table("Kernels, most time first", ("kernel", "calls", "total ms", "share"), kernels, keep_start=True)
@@ -233,10 +230,10 @@ def _print_gpu(found: TraceAnalysis) -> None:
         (
             c.kind,
             f"{c.count:,}",
-            size(c.bytes),
+            _size(c.bytes),
             milliseconds(c.total_ns),
             gb_per_s(c.bytes / c.total_ns) if c.total_ns else "-",
-            f"{c.pageable_bytes / c.bytes:.0%}" if c.pageable_bytes else "-",
+            percent(c.pageable_bytes / c.bytes) if c.pageable_bytes else "-",
         )
         for c in found.copies
     ]
@@ -252,7 +249,7 @@ def _print_copies_by_range(found: TraceAnalysis) -> None:
     rows = []
     for total, copy in chosen[:_COPY_ROWS]:
         speed, kind = bandwidth([copy]), " ".join((copy.direction, copy.memory or ""))
-        rows.append((total.path, kind.strip(), size(copy.bytes), gb_per_s(speed) if speed else "-"))
+        rows.append((total.path, kind.strip(), _size(copy.bytes), gb_per_s(speed) if speed else "-"))
     print_table("Copies by range, whole capture", ("range", "copies", "bytes", "GB/s"), rows)
     _print_left_out(len(chosen) - len(rows))
 
@@ -277,8 +274,13 @@ def _print_finding(number: int, finding: Finding) -> None:
     calls = [(row, kernel_label(row.name), True) for row in evidence.calls[:_EVIDENCE_ROWS]]
     for row, name, keep_start in (*ranges, *calls):
         figures = f"  {plural(row.count, 'call')}, {milliseconds(row.ns)} ms in all" + (
-            f", {size(row.bytes)}" if row.bytes else ""
+            f", {_size(row.bytes)}" if row.bytes else ""
         )
         room = max(width - len(figures) - 4, 16)
         print_paragraph(f"  - {elided(clean(name), room, keep_start=keep_start)}{figures}")
     print_paragraph(f"Try: {finding.advice}.")
+
+
+def _size(count: int) -> str:
+    """An amount of memory in a table; `-` for none."""
+    return bytes_text(count) if count else "-"

@@ -33,11 +33,12 @@ from harness.cli.trace_tables import elided
 from harness.collectors.choice import AUTO
 from harness.collectors.registry import DEFAULT, names_where
 from harness.errors import UsageError
-from harness.metrics import METRICS, bytes_text, count_text, milliseconds, percent
+from harness.metrics import METRICS
 from harness.scenario import load_scenario
 from harness.store import RESULTS
 from harness.subject import prepare_subject
 from harness.subject.releases import RELEASE, WHEEL
+from harness.units import bytes_text, count_text, milliseconds, percent, tokens_per_s_text
 
 if TYPE_CHECKING:
     from harness.analysis.steps import PathSummary
@@ -239,13 +240,14 @@ def _summary(result: BenchResult) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     if result.step_median_ns is not None:
         steps = f"{len(result.durations_ns)} steps after {result.warmup_steps} of warm-up"
-        lines.append(("step", f"{METRICS['step_duration_ns'].text(result.step_median_ns)} median of {steps}"))
+        lines.append(("step", f"{milliseconds(result.step_median_ns)} ms median of {steps}"))
     if result.tokens_per_s is not None:
-        lines.append(("speed", METRICS["tokens_per_s"].text(result.tokens_per_s)))
-    if result.peak_memory_bytes is not None:
-        where = "allocated on the device" if result.run.device == "cuda" else "resident"
-        rank = ", of the largest rank" if result.run.ranks > 1 else ""
-        lines.append(("memory", f"{METRICS['peak_memory_bytes'].text(result.peak_memory_bytes)} peak {where}{rank}"))
+        lines.append(("speed", tokens_per_s_text(result.tokens_per_s)))
+    for name, value in result.figures.items():
+        if value is not None:
+            metric = METRICS[name]
+            detail = metric.detail(result.run.device, result.run.ranks)
+            lines.append((metric.title.lower(), f"{metric.text(value)}, {detail}"))
     losses = [loss for loss in result.losses if loss is not None]
     if losses:
         lines.append(("loss", f"{losses[0]:.6g} to {losses[-1]:.6g} over the measured steps"))

@@ -22,8 +22,8 @@ def clean(as_json: bool) -> None:
     """
     from harness.cli.output import print_json, stdout_console
     from harness.launch.leftovers import remove_leftovers
-    from harness.metrics import bytes_text
     from harness.subject import clean as clean_cache
+    from harness.units import bytes_text
 
     cached, left = clean_cache(), remove_leftovers()
     if as_json:

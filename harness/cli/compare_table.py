@@ -8,9 +8,9 @@ from rich.text import Text
 
 from harness import names
 from harness.cli.output import clean, print_wrapped, stdout_console
-from harness.cli.trace_tables import WIDE, milliseconds, print_table, signed_milliseconds
+from harness.cli.trace_tables import WIDE, print_table
 from harness.comparison import Comparison, RangePart
-from harness.metrics import bytes_text, percent, plural
+from harness.units import milliseconds, percent, plural, signed_ms
 from harness.verdict import State
 
 STYLES = {
@@ -39,11 +39,11 @@ def print_comparison(comparison: Comparison) -> None:
     for name, side in (("base", duel.base), ("head", duel.head)):
         if side.get("mismatches"):
             print_wrapped(f"{name} runs with {', '.join(side['mismatches'])}", "yellow")
-    if comparison.memory is not None:
-        memory = comparison.memory
-        mark = f"  above the limit of {bytes_text(memory.limit_bytes)}" if memory.exceeded else ""
-        base, head = bytes_text(memory.base_peak_bytes), bytes_text(memory.head_peak_bytes)
-        print_wrapped(f"peak memory: base {base}, head {head}{mark}")
+    for change in comparison.metrics:
+        if change.bound is not None:
+            text = change.metric.text
+            mark = f"  beyond the limit of {text(change.bound)}" if change.exceeded else ""
+            print_wrapped(f"{change.metric.title.lower()}: base {text(change.base)}, head {text(change.head)}{mark}")
     for line in _method_lines(comparison):
         print_wrapped(line, "dim")
 
@@ -78,9 +78,9 @@ def _row(name: str, parts: Sequence[RangePart], whole_ns: float) -> tuple[str, .
     mark = "*" if single is not None and single.significant else " "
     interval = ""
     if single is not None and single.ci_ns is not None:
-        interval = f"[{signed_milliseconds(single.ci_ns[0])}, {signed_milliseconds(single.ci_ns[1])}]"
+        interval = f"[{signed_ms(single.ci_ns[0])}, {signed_ms(single.ci_ns[1])}]"
     share = percent(delta_ns / whole_ns) if whole_ns else ""
-    return name, milliseconds(base_ns), milliseconds(head_ns), f"{signed_milliseconds(delta_ns)}{mark}", interval, share
+    return name, milliseconds(base_ns), milliseconds(head_ns), f"{signed_ms(delta_ns)}{mark}", interval, share
 
 
 def _same_work_line(comparison: Comparison) -> str:

@@ -58,8 +58,8 @@ def prune(keep: int, older_than: int | None, files: bool, reports: Path, as_json
 
     from harness.cli.output import print_json, stdout_console
     from harness.cli.stored import open_results, remove_files
-    from harness.metrics import bytes_text
     from harness.store.pruning import prune as prune_store
+    from harness.units import bytes_text
 
     before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
     with open_results(reports) as store:

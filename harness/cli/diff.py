@@ -14,9 +14,10 @@ from harness.cli.html_reports import write_diff
 from harness.cli.options import html_option, json_option
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.step_options import step_options
-from harness.cli.trace_tables import WIDE, milliseconds, print_paragraph, print_table, signed_milliseconds
+from harness.cli.trace_tables import WIDE, print_paragraph, print_table
 from harness.collectors.nsys_reports import read_any
 from harness.trace.projection import ProjectionRule
+from harness.units import milliseconds, signed_ms
 
 _SHOWN_PARTS = 25
 
@@ -71,5 +72,5 @@ _HEADERS = ("range", "base ms", "head ms", "delta ms", "in", "base GPU ms", "hea
 def _row(path: str, base_ns: float, head_ns: float, part: DiffPart | None = None) -> tuple[str, ...]:
     sides = "" if part is None or part.sides == "both" else part.sides
     gpu = ("", "") if part is None else (milliseconds(part.base_gpu_ns), milliseconds(part.head_gpu_ns))
-    delta = signed_milliseconds(head_ns - base_ns)
+    delta = signed_ms(head_ns - base_ns)
     return (path, milliseconds(base_ns), milliseconds(head_ns), delta, sides, *gpu)

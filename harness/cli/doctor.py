@@ -72,7 +72,7 @@ def _detectable(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
 
 
 def _detectable_line(seen: dict[str, Any]) -> str:
-    from harness.metrics import plural
+    from harness.units import plural
     from harness.verdict import detectable_text
 
     first, last = detectable_text(seen["first_look"]), detectable_text(seen["last_look"])

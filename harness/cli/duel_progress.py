@@ -17,9 +17,9 @@ from rich.text import Text
 from harness.cli.output import clean, stderr_console
 from harness.comparison import Comparison
 from harness.duel import DetectableEffect
-from harness.metrics import percent, plural
 from harness.stats.paired import mean_interval
 from harness.stats.sequential import DEFAULT_LOOKS
+from harness.units import change, percent, plural
 from harness.verdict import Reason, detectable_text
 
 LEVEL = 0.95
@@ -81,7 +81,7 @@ class TerminalProgress:
         self._made_here += 1
         made, last = len(comparison.pairs), comparison.pairs[-1].ratio
         running = _running(comparison)
-        parts = [f"launch pair {made}", "" if last is None else f"{100 * (last - 1):+.1f} %", f"so far {running}"]
+        parts = [f"launch pair {made}", "" if last is None else change(last), f"so far {running}"]
         if comparison.verdict.reason is Reason.MORE_PAIRS:
             parts.append(self._time_left(made, comparison))
         self._estimate = f"; so far {running}"
@@ -116,11 +116,11 @@ def _running(comparison: Comparison) -> str:
     logs = np.log([[pair.ratio] for pair in comparison.pairs if pair.ratio is not None])
     if not len(logs):
         return "nothing"
-    estimate = f"{100 * math.expm1(logs.mean()):+.1f} %"
+    estimate = math.exp(logs.mean())
     low, high, _ = mean_interval(logs, LEVEL)
     if math.isnan(low[0]):
-        return estimate
-    return f"{estimate} [{100 * math.expm1(low[0]):+.1f}, {100 * math.expm1(high[0]):+.1f}] at {LEVEL * 100:g} %"
+        return change(estimate)
+    return f"{change(estimate, (math.exp(low[0]), math.exp(high[0])))} at {LEVEL * 100:g} %"
 
 
 def _seconds(seconds: float) -> str:

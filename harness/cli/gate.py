@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from harness.cli.figures import SECONDS
 from harness.cli.options import (
     json_option,
     pairs_option,
@@ -32,7 +33,7 @@ from harness.cli.options import (
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path, dir_okay=False), help="File with the policy.")
 @pairs_option(" a duel, instead of the policy's")
 @steps_option(" a launch, instead of the policy's")
-@click.option("--budget", metavar="TIME", help="Time for all duels, such as 10m, instead of the policy's.")
+@click.option("--budget", "budget_s", type=SECONDS, help="Time for all duels, such as 10m, instead of the policy's.")
 @click.option("--undecided", type=click.Choice(["fail", "pass"]), help="What undecided means, instead of the policy's.")
 @resume_option("duels")
 @seed_option
@@ -49,7 +50,7 @@ def gate(
     policy_file: Path | None,
     pairs: int | None,
     steps: int | None,
-    budget: str | None,
+    budget_s: float | None,
     undecided: str | None,
     resume: bool,
     seed: int | None,
@@ -66,7 +67,6 @@ def gate(
     Exit codes: 0 pass, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed. Of several the
     gate ends with the first of 1, 4, 2, 3. All reports are written before it ends.
     """
-    from harness.cli.duel_options import duration
     from harness.cli.gate_output import TerminalGateProgress, print_gate
     from harness.cli.subjects import subject_cache
     from harness.duel import WantedSides
@@ -78,7 +78,7 @@ def gate(
         "base": base,
         "pairs": pairs,
         "steps": steps,
-        "budget_s": None if budget is None else duration(budget),
+        "budget_s": budget_s,
         "undecided": undecided,
     }
     policy = dataclasses.replace(policy, **{key: value for key, value in given.items() if value is not None})

@@ -13,9 +13,8 @@ from harness.cli.duel_progress import TerminalProgress
 from harness.cli.output import clean, print_json, stdout_console
 from harness.cli.subjects import warn_of_mismatches
 from harness.gate import GateJob, GateResult, Judgement, Result
-from harness.gate.decision import change
 from harness.gate.document import document
-from harness.metrics import milliseconds, percent
+from harness.units import change, percent, signed_ms
 
 
 class TerminalGateProgress(TerminalProgress):
@@ -48,7 +47,7 @@ def print_gate(gate: GateResult, written: Sequence[Path], *, as_json: bool) -> N
     console.print(_table(gate.judgements), width=None if console.is_terminal else 200)
     for judgement in gate.judgements:
         for part in judgement.grown[:MOST_RANGES]:
-            _say(f"  {judgement.job.name}: {part.path} +{milliseconds(part.delta_ns)} ms a step")
+            _say(f"  {judgement.job.name}: {part.path} {signed_ms(part.delta_ns)} ms a step")
     for path in written:
         _say(f"wrote {path}", "dim")
     _say(gate.line, STYLES.get(gate.result, "bold magenta"))

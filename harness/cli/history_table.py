@@ -7,8 +7,8 @@ from rich.text import Text
 
 from harness.cli.output import clean, stdout_console
 from harness.history.series import RUNNING, Point, ScenarioHistory, Series
-from harness.history.words import change_text, code_label, day, running_text, sentences, subtitle, title
-from harness.metrics import milliseconds, plural
+from harness.history.words import code_label, day, running_text, sentences, subtitle, title
+from harness.units import change, milliseconds, plural
 
 MOST_POINTS = 30
 PIPE_WIDTH = 120
@@ -28,8 +28,8 @@ def print_history(history: ScenarioHistory) -> None:
         _say("duels, newest first", "bold")
         for duel in history.duels[:MOST_POINTS]:
             made = plural(duel.pairs, "launch pair") + (" so far" if duel.status == RUNNING else "")
-            change = "nothing measured" if duel.ratio is None else f"{change_text(duel.ratio)} over {made}"
-            _say(f"  {day(duel.started_at)}  {duel.base} → {duel.head}: {change}  ({duel.id})")
+            moved = "nothing measured" if duel.ratio is None else f"{change(duel.ratio)} over {made}"
+            _say(f"  {day(duel.started_at)}  {duel.base} → {duel.head}: {moved}  ({duel.id})")
         _say("")
     for record in history.failed:
         _say(f"{day(record.started_at)}  {record.kind} {record.id} measured nothing: {record.reason or record.status}")
@@ -51,7 +51,7 @@ def _table(series: Series) -> Table:
     if first:
         table.add_row(f"… {first} older ones", style="dim")
     for index, point in enumerate(series.points[first:], start=first):
-        remarks = [f"{change_text(changes[index].ratio)} from here on"] if index in changes else []
+        remarks = [f"{change(changes[index].ratio)} from here on"] if index in changes else []
         style = "yellow" if point.mark in ("suspicious", "confirmed") else ""
         table.add_row(*_cells(point), clean(", ".join([*remarks, *filter(None, [point.mark])])), style=style)
     return table

@@ -62,30 +62,3 @@ def elided(text: str, width: int, *, keep_start: bool = False) -> str:
 def kernel_label(name: str) -> str:
     """A kernel's name without what most of them share, so that the telling part comes first."""
     return _SHARED_PARTS.sub("", name)
-
-
-def milliseconds(ns: float) -> str:
-    """A time in ms with as many decimals as make sense."""
-    value = ns / 1e6
-    return f"{value:,.3f}" if abs(value) < 9.9995 else f"{value:,.1f}"
-
-
-def signed_milliseconds(ns: float) -> str:
-    """Like `milliseconds`, with a sign."""
-    return f"{'+' if ns >= 0 else '-'}{milliseconds(abs(ns))}"
-
-
-def gb_per_s(bandwidth: float) -> str:
-    """A bandwidth; of tiny copies, which are all latency, with two digits."""
-    return f"{bandwidth:,.1f}" if bandwidth >= 0.1 else f"{bandwidth:.2g}"
-
-
-def size(number: float) -> str:
-    """An amount of memory with its unit; `-` for none."""
-    if not number:
-        return "-"
-    for unit in ("B", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:,.1f} GB"

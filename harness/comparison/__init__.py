@@ -7,14 +7,15 @@ what a report prints years later cannot differ.
 from __future__ import annotations
 
 from harness.comparison.document import document
+from harness.comparison.metric_changes import MetricChange
 from harness.comparison.recompute import compare_stored, step_pairs_of
-from harness.comparison.result import Comparison, Memory, Pair, RangePart, Side
+from harness.comparison.result import Comparison, Pair, RangePart, Side
 from harness.comparison.same_work import FirstDifference, SameWork, same_work
 
 __all__ = [
     "Comparison",
     "FirstDifference",
-    "Memory",
+    "MetricChange",
     "Pair",
     "RangePart",
     "SameWork",

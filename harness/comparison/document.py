@@ -49,7 +49,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
             "tolerance": work.tolerance,
             "first_difference": None if work.first_difference is None else asdict(work.first_difference),
         },
-        "memory": None if comparison.memory is None else asdict(comparison.memory),
+        "metrics": {change.name: {"unit": change.metric.unit, **asdict(change)} for change in comparison.metrics},
         "pairs": [_pair(pair) for pair in comparison.pairs],
         "method": {
             "collector": duel.collector,
@@ -73,7 +73,6 @@ def _side(side: Side) -> dict[str, Any]:
         "dirty": side.dirty,
         "overrides": list(side.overrides),
         "versions": dict(side.versions),
-        "rss_bytes": side.rss_bytes,
     }
 
 

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from harness import names
 from harness.analysis.attribution import COLUMNS, Attribution, attribute
-from harness.comparison.result import Comparison, Memory, Pair, RangePart, Side
+from harness.comparison.metric_changes import metric_changes
+from harness.comparison.result import Comparison, Pair, RangePart, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
-from harness.stats.paired import StepPairs, UnusableError, memory_change, pair_difference
+from harness.metrics import DEFAULT_LIMITS
+from harness.stats.paired import StepPairs, UnusableError, pair_difference
 from harness.stats.sequential import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import SIDES, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
@@ -38,14 +40,18 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     return Comparison(
         duel=duel,
         environment=duels.environment(duel_id),
-        base=_side("base", duel.base, steps, None if split is None else split.base_ns),
-        head=_side("head", duel.head, steps, None if split is None else split.head_ns),
+        base=_side("base", duel.base, None if split is None else split.base_ns),
+        head=_side("head", duel.head, None if split is None else split.head_ns),
         rule=rule,
         prior=prior,
         verdict=verdict,
         ranges=() if split is None else _parts(split),
         same_work=work,
-        memory=_memory(steps),
+        metrics=metric_changes(
+            [step for step in steps if step.side == "base"],
+            [step for step in steps if step.side == "head"],
+            DEFAULT_LIMITS if duel.limits is None else duel.limits,
+        ),
         pairs=tuple(_pair(pair, step_pairs[pair.pair], steps) for pair in pairs),
     )
 
@@ -107,8 +113,7 @@ def _parts(split: Attribution) -> tuple[RangePart, ...]:
     )
 
 
-def _side(name: SideName, subject: Mapping[str, Any], steps: Sequence[DuelStepRecord], step_ns: float | None) -> Side:
-    own = [step for step in steps if step.side == name]
+def _side(name: SideName, subject: Mapping[str, Any], step_ns: float | None) -> Side:
     return Side(
         name=name,
         subject=subject["subject"],
@@ -117,35 +122,12 @@ def _side(name: SideName, subject: Mapping[str, Any], steps: Sequence[DuelStepRe
         overrides=tuple(subject.get("overrides", ())),
         versions=_versions(subject),
         step_ns=step_ns,
-        peak_memory_bytes=_largest(step.peak_memory_bytes for step in own),
-        rss_bytes=_largest(step.rss_bytes for step in own),
     )
 
 
 def _versions(subject: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions of a release and of what it imports, and those that the side's ranks told."""
     return {**(subject.get("imports") or {}), **(subject.get("versions") or {})}
-
-
-def _memory(steps: Sequence[DuelStepRecord]) -> Memory | None:
-    peaks = {side: _largest(step.peak_memory_bytes for step in steps if step.side == side) for side in SIDES}
-    resident = {side: _largest(step.rss_bytes for step in steps if step.side == side) for side in SIDES}
-    base, head = peaks["base"], peaks["head"]
-    if base is None or head is None:
-        return None
-    change = memory_change(base, head)
-    return Memory(
-        base_peak_bytes=base,
-        head_peak_bytes=head,
-        base_rss_bytes=resident["base"],
-        head_rss_bytes=resident["head"],
-        limit_bytes=change.limit_bytes,
-        exceeded=change.exceeded,
-    )
-
-
-def _largest(values: Any) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _pair(record: PairRecord, times: StepPairs, steps: Sequence[DuelStepRecord]) -> Pair:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.comparison.metric_changes import MetricChange
 from harness.comparison.same_work import SameWork
 from harness.stats.sequential import Rule
 from harness.stats.variance_prior import VariancePrior
@@ -31,8 +32,6 @@ class Side:
     overrides: tuple[str, ...]
     versions: Mapping[str, str]
     step_ns: float | None
-    peak_memory_bytes: int | None
-    rss_bytes: int | None
 
     @property
     def label(self) -> str:
@@ -56,18 +55,6 @@ class RangePart:
     q: float | None
     significant: bool
     """Marked by Benjamini-Hochberg; explains, never decides."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Memory:
-    """Largest peaks of both sides over all ranks and launches, and whether head exceeds its limit."""
-
-    base_peak_bytes: int
-    head_peak_bytes: int
-    base_rss_bytes: int | None
-    head_rss_bytes: int | None
-    limit_bytes: int
-    exceeded: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +92,7 @@ class Comparison:
     verdict: Verdict
     ranges: tuple[RangePart, ...]
     same_work: SameWork
-    memory: Memory | None
+    metrics: tuple[MetricChange, ...]
     pairs: tuple[Pair, ...]
 
     @property

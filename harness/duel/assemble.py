@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.collectors.choice import AUTO, choose
@@ -12,6 +13,7 @@ from harness.collectors.cupti import cuda_device_present
 from harness.collectors.registry import DEFAULT, UNTRACED, collectors
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.errors import UsageError
+from harness.metrics import DEFAULT_LIMITS
 from harness.scenario import ScenarioFile
 from harness.stats.sequential import Rule
 from harness.store import RESULTS, DuelKind, SideName, check_writable
@@ -37,6 +39,8 @@ class DuelSettings:
     pinned: bool = True
     budget_s: float | None = None
     seed: int | None = None
+    limits: Mapping[str, float] = field(default_factory=lambda: DEFAULT_LIMITS)
+    """How much worse head's metrics may be, as shares by metric."""
     reports: Path
 
 
@@ -113,6 +117,7 @@ def duel_plan(
         budget_s=settings.budget_s,
         explain=explain,
         cannot_run=cannot_run,
+        limits=settings.limits,
         reports=settings.reports,
     )
 

@@ -114,8 +114,7 @@ class PairRun:
                     duration_ns=duration_ns,
                     loss=_storable(report.loss) if lead else None,
                     tokens=report.tokens if lead else None,
-                    peak_memory_bytes=report.peak_memory_bytes if lead else None,
-                    rss_bytes=report.rss_bytes if lead else None,
+                    figures=report.figures if lead else {},
                 )
             )
         return report

@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from harness.metrics import plural
 from harness.stats.noise import Noise
 from harness.stats.sequential import Rule, detectable_effect, pairs_to_detect
 from harness.stats.variance_prior import VariancePrior
+from harness.units import plural
 
 TYPICAL_NOISE: Final = Noise(within=0.02, between=0.006, autocorrelation=0.5)
 """What small machines showed (docs/duel.md); only used until same-code duels of this machine are stored."""

@@ -96,6 +96,7 @@ class _Duel:
             steps=None,
             seed=plan.seed,
             rule=plan.rule_document(),
+            limits=dict(plan.limits),
             prior=None,
             status="running",
             reason=None,
@@ -149,7 +150,7 @@ class _Duel:
         self._id = duel.id
         if duel.steps is not None:
             self._pace, self._told = Pace(warmup_steps=duel.warmup_steps, steps=duel.steps), True
-        self._duels.update(duel.id, rule=plan.rule_document(), status="running", reason=None)
+        self._duels.update(duel.id, rule=plan.rule_document(), limits=dict(plan.limits), status="running", reason=None)
         self._progress.resumed(len(self._duels.pairs(duel.id)), duel.id)
 
     def _fixed_pace(self) -> Pace | None:

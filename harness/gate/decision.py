@@ -1,7 +1,7 @@
 """One decision over all duels of a gate. Pure: what the duels said in, results and exit code out.
 
-A regression is a slowdown of at least the limit that is significant after Holm's correction over all duels, or peak
-memory beyond its limit. A pass needs evidence of its own: the upper bound of the step-time ratio lies below the limit.
+A regression is a slowdown of at least the limit that is significant after Holm's correction over all duels, or a metric
+beyond its limit. A pass needs evidence of its own: the upper bound of the step-time ratio lies below the limit.
 Whatever could not be measured is neither, and what is neither fails, except that a policy may let `undecided` pass.
 """
 
@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from harness.comparison import Comparison, RangePart
+from harness.comparison import Comparison, MetricChange, RangePart
 from harness.errors import LaunchError
 from harness.gate.jobs import GateJob, JobOutcome
 from harness.gate.policy import Policy
-from harness.metrics import bytes_text, percent
 from harness.stats.multiple import holm
-from harness.stats.paired import memory_change
+from harness.units import change, percent
 from harness.verdict import Reason, State
 
 
@@ -105,11 +104,6 @@ class GateResult:
         return f"{self.result.upper()}: {len(named)} of {whole} ({', '.join(named)})"
 
 
-def change(ratio: float) -> str:
-    """Return head/base as the change it means, as a verdict's line writes it: 1.031 is `+3.1 %`."""
-    return f"{(ratio - 1) * 100:+.1f} %"
-
-
 def judge(outcomes: Sequence[JobOutcome], policy: Policy) -> GateResult:
     """Return what the outcomes of all duels of a gate mean under its policy."""
     adjusted = holm([_p_slower(outcome.comparison) for outcome in outcomes])
@@ -156,9 +150,9 @@ def _decided(job: GateJob, comparison: Comparison, adjusted_p: float, policy: Po
     verdict = comparison.verdict
     if verdict.state is State.INVALID:
         return Result.INVALID, f"{verdict.reason.value}: {verdict.detail}"
-    memory = _memory_problem(job, comparison)
-    if memory is not None:
-        return Result.REGRESSION, memory
+    exceeded = [change for change in comparison.metrics if change.exceeded]
+    if exceeded:
+        return Result.REGRESSION, "; ".join(map(_beyond, exceeded))
     last = verdict.looks[-1] if verdict.looks else None
     if last is None or verdict.ratio is None:
         return Result.UNDECIDED, verdict.next_step or "too few launch pairs for a first look"
@@ -174,15 +168,12 @@ def _decided(job: GateJob, comparison: Comparison, adjusted_p: float, policy: Po
     return Result.UNDECIDED, verdict.next_step or "significant alone, but not among so many duels"
 
 
-def _memory_problem(job: GateJob, comparison: Comparison) -> str | None:
-    memory = comparison.memory
-    if memory is None:
-        return None
-    growth = job.max_memory_growth
-    change = memory_change(memory.base_peak_bytes, memory.head_peak_bytes, max_growth=growth)
-    if not change.exceeded:
-        return None
+def _beyond(change: MetricChange) -> str:
+    metric = change.metric
+    assert change.bound is not None
+    assert change.share is not None
+    sign = "+" if metric.better == "lower" else "-"
     return (
-        f"peak memory {bytes_text(change.base_peak_bytes)} to {bytes_text(change.head_peak_bytes)}, "
-        f"limit {bytes_text(change.limit_bytes)} (+{percent(growth)})"
+        f"{metric.title.lower()} {metric.text(change.base)} to {metric.text(change.head)}, "
+        f"limit {metric.text(change.bound)} ({sign}{percent(change.share)})"
     )

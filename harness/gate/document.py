@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from harness.comparison import document as comparison_document
 from harness.gate.decision import GateResult, Judgement
+from harness.metrics import LIMITED
 
 SCHEMA: Final = "stepduel/gate/1"
 
@@ -32,7 +33,10 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "result": judgement.result.value,
         "counts": judgement.counts,
         "detail": judgement.detail,
-        "limits": {"max_slowdown": job.max_slowdown, "max_memory_growth": job.max_memory_growth},
+        "limits": {
+            "max_slowdown": job.max_slowdown,
+            **{limit.policy_key: job.plan.limits[name] for name, (_, limit) in LIMITED.items()},
+        },
         "adjusted_p": judgement.adjusted_p,
         "grown_ranges": [part.path for part in judgement.grown],
         "comparison": None if comparison is None else comparison_document(comparison),

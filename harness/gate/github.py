@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.gate.decision import GateResult, Judgement, Result
+from harness.units import signed_ms
 from harness.visible import shortened
 
 MOST_NAMED = 3
@@ -25,7 +26,7 @@ def _message(judgement: Judgement) -> str:
     if comparison is None:
         return judgement.detail
     grown = ", ".join(
-        f"{shortened(part.path, 80)} +{part.delta_ns / 1e6:.1f} ms" for part in judgement.grown[:MOST_NAMED]
+        f"{shortened(part.path, 80)} {signed_ms(part.delta_ns)} ms" for part in judgement.grown[:MOST_NAMED]
     )
     return "; ".join(filter(None, (judgement.detail, comparison.verdict.line, grown and f"grew: {grown}")))
 

@@ -23,7 +23,6 @@ class GateJob:
     scenario: str
     against: Against
     max_slowdown: float
-    max_memory_growth: float
     plan: DuelPlan
 
     @property

@@ -6,6 +6,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from harness.gate.decision import GateResult, Judgement, Result
+from harness.units import signed_ms
 from harness.visible import visible
 
 SUITE: Final = "stepduel gate"
@@ -48,5 +49,5 @@ def _evidence(judgement: Judgement) -> list[str]:
     comparison = judgement.comparison
     if comparison is None:
         return [visible(judgement.detail)]
-    grown = [f"{visible(part.path)}: +{part.delta_ns / 1e6:.3f} ms a step" for part in judgement.grown]
+    grown = [f"{visible(part.path)}: {signed_ms(part.delta_ns)} ms a step" for part in judgement.grown]
     return [visible(comparison.verdict.line), f"duel {comparison.duel.id}", *grown]

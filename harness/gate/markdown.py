@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from harness.comparison import Comparison
-from harness.gate.decision import GateResult, Judgement, Result, change
-from harness.metrics import bytes_text, milliseconds, percent
+from harness.comparison import Comparison, MetricChange
+from harness.gate.decision import GateResult, Judgement, Result
+from harness.metrics import LIMITED
 from harness.names import PATH_SEPARATOR, STEP
-from harness.report.figures import signed_ms
+from harness.units import change, milliseconds, percent, signed_ms
 from harness.visible import shortened
 
 MARKER: Final = "<!-- stepduel gate -->"
@@ -26,10 +26,9 @@ _MARKS: Final = {Result.PASS: "✅", Result.REGRESSION: "❌", Result.UNDECIDED:
 def markdown(gate: GateResult, pages: Mapping[str, str]) -> str:
     """Return the gate's answer. `pages` names the HTML report of each duel, by the duel's id."""
     lines = [MARKER, f"## Stepduel gate: {_mark(gate.result)} {gate.result}", "", f"{code(gate.line)}", ""]
-    lines += [
-        "| scenario | result | step time | change | limit | p (Holm) | peak memory |",
-        "|---|---|--:|--:|--:|--:|--:|",
-    ]
+    metrics = [metric.title.lower() for metric, _ in LIMITED.values()]
+    headings = ["scenario", "result", "step time", "change", "limit", "p (Holm)", *metrics]
+    lines += [f"| {' | '.join(headings)} |", f"|---|---|{'--:|' * (len(headings) - 2)}"]
     lines += [f"| {' | '.join(_row(judgement))} |" for judgement in gate.judgements]
     for judgement in gate.judgements:
         lines += ["", *_details(judgement, pages)]
@@ -53,10 +52,12 @@ def _row(judgement: Judgement) -> Iterable[str]:
     yield code(job.name)
     yield f"{_mark(judgement.result)} {judgement.result}" + _allowed(judgement)
     yield "" if comparison is None else _step_time(comparison)
-    yield "" if comparison is None or comparison.verdict.ratio is None else _change(comparison)
+    verdict = None if comparison is None else comparison.verdict
+    yield "" if verdict is None or verdict.ratio is None else change(verdict.ratio, verdict.ci)
     yield percent(job.max_slowdown)
     yield "" if judgement.adjusted_p is None else f"{judgement.adjusted_p:.2g}"
-    yield "" if comparison is None else _memory(comparison)
+    changes = {} if comparison is None else {change.name: change for change in comparison.metrics}
+    yield from (_both_sides(changes.get(name)) for name in LIMITED)
 
 
 def _allowed(judgement: Judgement) -> str:
@@ -68,17 +69,8 @@ def _step_time(comparison: Comparison) -> str:
     return "" if base is None or head is None else f"{milliseconds(base)} → {milliseconds(head)} ms"
 
 
-def _change(comparison: Comparison) -> str:
-    verdict = comparison.verdict
-    assert verdict.ratio is not None
-    if verdict.ci is None:
-        return change(verdict.ratio)
-    return f"{change(verdict.ratio)} [{change(verdict.ci[0])}, {change(verdict.ci[1])}]"
-
-
-def _memory(comparison: Comparison) -> str:
-    memory = comparison.memory
-    return "" if memory is None else f"{bytes_text(memory.base_peak_bytes)} → {bytes_text(memory.head_peak_bytes)}"
+def _both_sides(found: MetricChange | None) -> str:
+    return "" if found is None else f"{found.metric.text(found.base)} → {found.metric.text(found.head)}"
 
 
 def _details(judgement: Judgement, pages: Mapping[str, str]) -> Iterable[str]:

@@ -13,18 +13,20 @@ A policy is strict: a key that is misspelt would otherwise be a limit that nobod
 
 from __future__ import annotations
 
-import math
-import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal
 
 from harness.errors import UsageError, closest
+from harness.metrics import LIMITED
+from harness.units import parse_milliseconds, parse_seconds, parse_share
 
 PYPROJECT: Final = "pyproject.toml"
 OWN_FILE: Final = "stepduel.toml"
+
+_METRICS: Final = {name: limit.gate_share for name, (_, limit) in LIMITED.items()}
 
 Undecided = Literal["fail", "pass"]
 
@@ -37,8 +39,8 @@ class Limits:
     """Step time: a significant slowdown of at least this share is a regression."""
     min_abs_ms: float = 0.0
     """The same as a time: slowdowns of less than so many ms of a step are none."""
-    max_memory_growth: float = 0.05
-    """Peak memory: growth beyond this share is a regression, from 1 MiB on."""
+    metrics: Mapping[str, float] = field(default_factory=lambda: _METRICS)
+    """By metric: head worse by more than this share is a regression."""
     max_creep: float | None = None
     """Step time against the pinned baseline (`stepduel baseline set`), duelled as well; None for no such duel."""
 
@@ -69,47 +71,24 @@ class Policy:
     """Judge on other machines as well, and say so."""
 
 
-class _WrongError(Exception):
-    """A value that a key does not take; the text says what it takes."""
-
-
-def share(value: object) -> float:
-    """Return `0.05` or `"5%"` as a fraction above 0."""
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", value.strip())):
-        value = float(found[1]) / 100
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise _WrongError('a share above 0, such as 0.05 or "5%"')
-    return float(value)
-
-
-def seconds(value: object) -> float:
-    """Return `90`, `"90s"`, `"10m"` or `"1h"` in seconds."""
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", value.strip())):
-        value = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise _WrongError('a time above 0, such as 90 (seconds), "10m" or "1h"')
-    return float(value)
+def _limit(value: object) -> float:
+    share = parse_share(value)
+    if not share:
+        raise ValueError("expected a share above 0, such as 2% or 0.02")
+    return share
 
 
 def _alpha(value: object) -> float:
-    if not _is_number(value) or not 0 < value < 0.5:
-        raise _WrongError("a number above 0 and below 0.5, such as 0.01")
-    return float(value)
-
-
-def milliseconds(value: object) -> float:
-    """Return `5` or `"5ms"` as milliseconds, as `--min-abs` of compare takes them."""
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*ms", value.strip())):
-        value = float(found[1])
-    if not _is_number(value) or not 0 <= value < math.inf:
-        raise _WrongError('milliseconds of at least 0, such as 5 or "5ms"')
-    return float(value)
+    share = parse_share(value)
+    if not 0 < share < 0.5:
+        raise ValueError("expected a number above 0 and below 0.5, such as 0.01")
+    return share
 
 
 def _count(at_least: int) -> Callable[[object], int]:
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
-            raise _WrongError(f"an integer of at least {at_least}")
+            raise ValueError(f"expected an integer of at least {at_least}")
         return value
 
     return read
@@ -117,47 +96,43 @@ def _count(at_least: int) -> Callable[[object], int]:
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
-        raise _WrongError('a list of names, such as ["smoke"]')
+        raise ValueError('expected a list of names, such as ["smoke"]')
     if len(set(value)) != len(value):
-        raise _WrongError("each name once")
+        raise ValueError("expected each name once")
     return tuple(value)
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise _WrongError('a git revision, such as "origin/main"')
+        raise ValueError('expected a git revision, such as "origin/main"')
     return value
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _WrongError("true or false")
+        raise ValueError("expected true or false")
     return value
 
 
 def _undecided(value: object) -> Undecided:
     if value == "fail" or value == "pass":
         return value
-    raise _WrongError(f"'fail' or 'pass'.{closest(str(value), ('fail', 'pass'))}")
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    raise ValueError(f"expected 'fail' or 'pass'.{closest(str(value), ('fail', 'pass'))}")
 
 
 # key in the file: (field, what reads it)
 _LIMITS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "max_slowdown": ("max_slowdown", share),
-    "min_abs": ("min_abs_ms", milliseconds),
-    "max_memory_growth": ("max_memory_growth", share),
-    "max_creep": ("max_creep", share),
+    "max_slowdown": ("max_slowdown", _limit),
+    "min_abs": ("min_abs_ms", parse_milliseconds),
+    "max_creep": ("max_creep", _limit),
+    **{limit.policy_key: (name, _limit) for name, (_, limit) in LIMITED.items()},
 }
 _POLICY: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "scenarios": ("scenarios", _texts),
     "base": ("base", _text),
     "pairs": ("pairs", _count(2)),
     "steps": ("steps", _count(2)),
-    "budget": ("budget_s", seconds),
+    "budget": ("budget_s", parse_seconds),
     "alpha": ("alpha", _alpha),
     "undecided": ("undecided", _undecided),
     "machines": ("machines", _texts),
@@ -210,8 +185,13 @@ def read_policy(path: Path) -> Policy:
             raise UsageError(
                 f"{path}: limits for {name!r}, which is not in scenarios.{closest(name, values['scenarios'])}"
             )
-    limits = {name: Limits(**{**common, **own.get(name, {})}) for name in values["scenarios"]}
+    limits = {name: _limits_of({**common, **own.get(name, {})}) for name in values["scenarios"]}
     return Policy(source=str(path), limits=limits, **values)
+
+
+def _limits_of(values: Mapping[str, Any]) -> Limits:
+    metrics = {name: values.get(name, share) for name, share in _METRICS.items()}
+    return Limits(**{name: value for name, value in values.items() if name not in metrics}, metrics=metrics)
 
 
 def _limits(path: Path, scenario: str, table: object) -> dict[str, Any]:
@@ -232,11 +212,9 @@ def _limits(path: Path, scenario: str, table: object) -> dict[str, Any]:
 def _read(path: Path, key: str, value: object, reader: Callable[[Any], Any]) -> Any:
     try:
         return reader(value)
-    except _WrongError as wrong:
+    except ValueError as wrong:
         shown = repr(value)
-        raise UsageError(
-            f"{path}: {key} = {shown if len(shown) <= 60 else shown[:57] + '...'}: expected {wrong}"
-        ) from None
+        raise UsageError(f"{path}: {key} = {shown if len(shown) <= 60 else shown[:57] + '...'}: {wrong}") from None
 
 
 def _document(path: Path) -> dict[str, Any]:

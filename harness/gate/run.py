@@ -128,12 +128,12 @@ def _job(
         steps=policy.steps,
         budget_s=policy.budget_s,
         seed=request.seed,
+        limits=limits.metrics,
         reports=request.reports,
     )
     return GateJob(
         scenario=scenario,
         against=against,
         max_slowdown=limit,
-        max_memory_growth=limits.max_memory_growth,
         plan=compare_plan(source, replace(request.wanted, base=base), settings, cache),
     )

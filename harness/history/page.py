@@ -9,14 +9,14 @@ from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from harness.history.series import DuelPoint, Point, ScenarioHistory, Series
-from harness.history.words import change_text, code_label, day, running_text, sentences, subtitle, title
-from harness.metrics import milliseconds
+from harness.history.words import code_label, day, running_text, sentences, subtitle, title
 from harness.report import figures
 from harness.report.drawing import Plots, both_widths
 from harness.report.page import Page, Section, draw, name
 from harness.report.plots import colour, place, plot, svg
 from harness.report.sections import headline
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import change, milliseconds, plural
 
 HEIGHT = 220
 ODD: Final = ("suspicious", "confirmed")
@@ -67,7 +67,7 @@ def _lead(history: ScenarioHistory) -> Section:
     count = sum(len(series.points) for series in history.series)
     return headline.section(
         crumb=history.scenario,
-        sentence=f"{figures.plural(count, 'measurement')} in {figures.plural(len(history.series), 'series', 'series')}",
+        sentence=f"{plural(count, 'measurement')} in {plural(len(history.series), 'series', 'series')}",
         lines=["What is not comparable is kept apart: other machines, collectors, or versions, of the scenario too."],
         tiles=tiles,
     )
@@ -96,7 +96,7 @@ def _series(series: Series, number: int) -> Markup:
         Column(title="Remark", kind="name"),
     ]
     rows = [
-        _row(point, f"{change_text(changes[index].ratio)} from here on" if index in changes else "")
+        _row(point, f"{change(changes[index].ratio)} from here on" if index in changes else "")
         for index, point in enumerate(series.points)
     ]
     return draw(
@@ -139,7 +139,7 @@ def _duels(duels: tuple[DuelPoint, ...]) -> Markup:
                 name(duel.base, 60),
                 name(duel.head, 60),
                 day(duel.started_at),
-                "" if duel.ratio is None else change_text(duel.ratio),
+                "" if duel.ratio is None else change(duel.ratio),
                 str(duel.pairs),
                 name(duel.id, 60),
             ]
@@ -170,7 +170,7 @@ def _plots(series: Series, anchor: str) -> Plots:
             axes.margins(y=0.15)
             axes.locator_params(axis="y", nbins=5)
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-            alt = f"Step time in ms over {figures.plural(len(values), 'point')}: {'; '.join(sentences(series))}"
+            alt = f"Step time in ms over {plural(len(values), 'point')}: {'; '.join(sentences(series))}"
             return svg(figure, own, name(alt, 600))
 
     return both_widths(anchor, one)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.metrics import milliseconds
 from harness.stats.changepoints import MIN_POINTS
+from harness.units import change, milliseconds, plural
 
 if TYPE_CHECKING:
     from harness.history.series import Series
@@ -20,11 +20,6 @@ def code_label(subject: str, revision: str | None, dirty: bool | None, overrides
     """Return what a person would call a body of code: its short hash, what was changed, and its overrides."""
     name = subject if revision is None else revision[:10] + (" with changes" if dirty else "")
     return " ".join([name, *overrides])
-
-
-def change_text(ratio: float) -> str:
-    """Return new/old as the change it means: 1.031 is `+3.1 %`."""
-    return f"{(ratio - 1) * 100:+.1f} %"
 
 
 def day(started_at: str) -> str:
@@ -60,17 +55,17 @@ def sentences(series: Series) -> list[str]:
     """Return what the series says: its levels, its odd points, its creep."""
     count, levels = len(series.points), series.levels
     level = "now at" if series.changes else "on average"
-    lines = [f"{count} point{'s' * (count > 1)}, {level} {milliseconds(levels[-1][2])} ms a step"]
+    lines = [f"{plural(count, 'point')}, {level} {milliseconds(levels[-1][2])} ms a step"]
     if not series.changes:
         lines[0] += f"; no change of level among them{' (too few to tell)' if count < 2 * MIN_POINTS else ''}"
-    for change, (_, _, level_ns) in zip(series.changes, levels[1:], strict=True):
-        point = series.points[change.index]
+    for found, (_, _, level_ns) in zip(series.changes, levels[1:], strict=True):
+        point = series.points[found.index]
         code = code_label(point.subject, point.revision, point.dirty)
-        lines.append(f"{change_text(change.ratio)} from {code} on, to {milliseconds(level_ns)} ms (p = {change.p:.1g})")
+        lines.append(f"{change(found.ratio)} from {code} on, to {milliseconds(level_ns)} ms (p = {found.p:.1g})")
     odd = [point for point in series.points if point.mark == "suspicious"]
     if odd:
         codes = ", ".join(code_label(point.subject, point.revision, point.dirty) for point in odd)
         lines.append(f"suspiciously slow, not measured again yet: {codes}")
     if series.creep is not None:
-        lines.append(f"{change_text(series.creep)} against the pinned baseline")
+        lines.append(f"{change(series.creep)} against the pinned baseline")
     return lines

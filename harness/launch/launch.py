@@ -98,8 +98,7 @@ class Launch:
             durations_ns=tuple(event["durations_ns"]),
             loss=event["loss"],
             tokens=event["tokens"],
-            peak_memory_bytes=event["peak_memory_bytes"],
-            rss_bytes=event["rss_bytes"],
+            figures=event["figures"],
         )
 
     def stop(self) -> LaunchOutcome:

@@ -112,18 +112,16 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """One step: `durations_ns` by rank; mean loss and sum of tokens over ranks; the largest memory of any rank.
+    """One step: `durations_ns` by rank; mean loss and sum of tokens over ranks; other figures by metric.
 
-    `peak_memory_bytes` is what was allocated on the device during the step, or on a CPU the resident set's high-water
-    mark since the start. `loss` and `tokens` are None where the engine tells none.
+    `loss` and `tokens` are None where the engine tells none; metrics that a rank cannot tell are left out.
     """
 
     index: int
     durations_ns: tuple[int, ...]
     loss: float | None
     tokens: int | None
-    peak_memory_bytes: int
-    rss_bytes: int
+    figures: Mapping[str, float]
 
     @property
     def duration_ns(self) -> int:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from harness.analysis.analyze import TraceAnalysis
 from harness.analysis.steps import PathSummary
-from harness.metrics import METRICS, milliseconds
+from harness.metrics import METRICS
 from harness.names import PATH_SEPARATOR
-from harness.report import figures
 from harness.report.page import Page, Section
 from harness.report.sections import environment, findings, gpu, headline, range_trees, ranges, reproduce, steps
 from harness.report.trace_page import TREE_NOTE, trees
 from harness.store import RunRecord, StepRecord
+from harness.units import milliseconds, plural, tokens_per_s_text
 
 MOST_RANGES: Final = 3
 LOG_LINES: Final = 12
@@ -43,7 +43,7 @@ class Run(Protocol):
     @property
     def tokens_per_s(self) -> float | None: ...
     @property
-    def peak_memory_bytes(self) -> int | None: ...
+    def figures(self) -> Mapping[str, float | None]: ...
     @property
     def log_tail(self) -> Sequence[str]: ...
 
@@ -74,7 +74,7 @@ def render_bench(result: Run, analysis: TraceAnalysis | None = None, *, folder: 
 
 def _lead(result: Run) -> Section:
     run = result.run
-    description = f"{result.description}, {run.device or 'no device'}, {figures.plural(run.ranks, 'rank')}"
+    description = f"{result.description}, {run.device or 'no device'}, {plural(run.ranks, 'rank')}"
     if run.status == "failed":
         lines = [run.reason or "", *result.log_tail[-LOG_LINES:]]
         return headline.section(
@@ -96,7 +96,7 @@ def _tiles(result: Run) -> list[headline.Tile]:
     times_ns = sorted(result.durations_ns)
     if result.step_median_ns is not None:
         spread = f"{milliseconds(times_ns[0])} to {milliseconds(times_ns[-1])} ms"
-        steps_made = f"{figures.plural(len(times_ns), 'step')} after {result.warmup_steps} of warm-up"
+        steps_made = f"{plural(len(times_ns), 'step')} after {result.warmup_steps} of warm-up"
         value = f"{milliseconds(result.step_median_ns)} ms"
         detail = f"{spread} over {steps_made}" if len(times_ns) > 1 else steps_made
         tiles.append(headline.Tile(title="Step time, median", value=value, detail=detail, wide=True))
@@ -104,12 +104,13 @@ def _tiles(result: Run) -> list[headline.Tile]:
     if own:
         rows = [(item.path, f"{milliseconds(item.self_median_ms * 1e6)} ms") for item in own]
         tiles.append(headline.Tile(title="Most own time", rows=rows, detail="without the ranges inside", wide=True))
-    for title, name, value_of in (
-        ("Speed", "tokens_per_s", result.tokens_per_s),
-        ("Peak memory", "peak_memory_bytes", result.peak_memory_bytes),
-    ):
-        if value_of is not None:
-            tiles.append(headline.Tile(title=title, value=METRICS[name].text(value_of)))
+    if result.tokens_per_s is not None:
+        tiles.append(headline.Tile(title="Speed", value=tokens_per_s_text(result.tokens_per_s)))
+    for name, figure in result.figures.items():
+        if figure is not None:
+            metric = METRICS[name]
+            detail = metric.detail(result.run.device, result.run.ranks)
+            tiles.append(headline.Tile(title=metric.title, value=metric.text(figure), detail=detail))
     losses = [step.loss for step in result.steps if step.rank == 0 and step.measured and step.loss is not None]
     if losses:
         tiles.append(headline.Tile(title="Loss", value=f"{losses[0]:.6g} → {losses[-1]:.6g}", detail="first to last"))

@@ -1,40 +1,19 @@
-"""How differences are written: a sign always, a real minus, and a word for their direction."""
+"""How a page sets figures: a real minus, units that stay beside them, and a role for the direction of a difference."""
 
 from __future__ import annotations
 
-from harness.metrics import bytes_text, milliseconds
-from harness.metrics import plural as plural
+import re
+from typing import Final
 
-MINUS = "−"
-NO_BREAK = "\N{NO-BREAK SPACE}"
-"""Between a figure and its unit, so that a line never ends there."""
-
-
-def signed_ms(ns: float) -> str:
-    """Return a difference of times in ms: `+4.125`, `−12.35`, `0.000` for what rounds to nothing."""
-    return signed(milliseconds(abs(ns)), ns)
+MINUS: Final = "−"
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+_SIGN: Final = re.compile(r"(?<![\w-])-(?=\d)")
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ms|k?B|MB|GB|TB)(?!\w))")
 
 
-def signed_percent(share: float, digits: int = 1) -> str:
-    """Return a fraction as a signed percentage: `+3.1 %`."""
-    return f"{signed(f'{abs(share) * 100:.{digits}f}', share)}{NO_BREAK}%"
-
-
-def change(ratio: float, digits: int = 1) -> str:
-    """Return head/base as the change it means: 1.031 is `+3.1 %`."""
-    return signed_percent(ratio - 1, digits)
-
-
-def signed_bytes(count: float) -> str:
-    """Return a difference of bytes: `+19.1 MB`."""
-    return signed(bytes_text(abs(count)), count)
-
-
-def signed(magnitude: str, value: float) -> str:
-    """Put the sign of `value` before a written magnitude; none before one that reads as zero."""
-    if not any(digit in magnitude for digit in "123456789"):
-        return magnitude
-    return f"{MINUS if value < 0 else '+'}{magnitude}"
+def typographic(text: str) -> str:
+    """Return figures of `harness.units` as a page shows them: with a real minus, never broken before their unit."""
+    return _UNIT.sub(NO_BREAK, _SIGN.sub(MINUS, text))
 
 
 def direction(value: float) -> str:

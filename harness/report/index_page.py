@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from harness.report import figures
 from harness.report.page import Page, Section, draw
 from harness.report.page import name as shown
 from harness.report.sections import headline
 from harness.report.tables import Column, Row, table
 from harness.report.writing import write_report
 from harness.store import DuelRecord
+from harness.units import plural
 
 INDEX: Final = "index.html"
 HEAD_CHARACTERS: Final = 4096
@@ -73,7 +73,7 @@ def render_index(entries: Iterable[Entry], duels: Iterable[DuelRecord] = ()) -> 
     return Page(
         kind="Reports",
         heading="all reports",
-        lead=headline.section(crumb="Stepduel", sentence=figures.plural(len(listed), "report"), tiles=[]),
+        lead=headline.section(crumb="Stepduel", sentence=plural(len(listed), "report"), tiles=[]),
         sections=(Section(anchor="reports", title="All reports", html=html),),
     ).render()
 

@@ -17,9 +17,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from harness import __version__
-from harness.metrics import bytes_text, count_text, milliseconds, percent
-from harness.report import figures
+from harness.report.figures import typographic
 from harness.report.palette import stylesheet
+from harness.units import bytes_text, change, count_text, milliseconds, percent, signed_ms
 from harness.visible import shortened
 
 TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
@@ -109,9 +109,8 @@ def _environment() -> Environment:
         bytes=bytes_text,
         count=count_text,
         percent=percent,
-        signed_ms=figures.signed_ms,
-        signed_percent=figures.signed_percent,
-        change=figures.change,
+        signed_ms=lambda ns: typographic(signed_ms(ns)),
+        change=lambda ratio: typographic(change(ratio)),
     )
     return environment
 

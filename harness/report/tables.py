@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from markupsafe import Markup
 
+from harness.report.figures import typographic
 from harness.report.page import draw, name
 
 TEMPLATE: Final = """
@@ -67,14 +68,16 @@ def table(label: str, columns: Sequence[Column], rows: Sequence[Row], foot: Row 
 
     def cells(row: Row) -> Markup:
         kinds = [column.kind for column in columns]
-        first, *rest = zip(kinds, map(_shown, row.cells), strict=True)
+        first, *rest = zip(kinds, map(_shown, kinds, row.cells), strict=True)
         return _ROW_HEADER.format(*first) + Markup("").join(_CELL.format(*cell) for cell in rest)
 
     return draw(TEMPLATE, label=label, columns=columns, rows=rows, foot=foot, cells=cells)
 
 
-def _shown(cell: str | Markup) -> str | Markup:
-    return cell if isinstance(cell, Markup) else name(cell, CELL_WIDTH)
+def _shown(kind: str, cell: str | Markup) -> str | Markup:
+    if isinstance(cell, Markup):
+        return cell
+    return typographic(cell) if kind == "n" else name(cell, CELL_WIDTH)
 
 
 def facts(rows: Sequence[tuple[str, str]], *, long: bool = False) -> Markup:

@@ -12,7 +12,6 @@ import numpy as np
 from harness.analysis.analyze import TraceAnalysis
 from harness.analysis.difference import NO_VERDICT, DiffSide, TraceDiff
 from harness.comparison.rows import TreeRange
-from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.page import Page, Section, names
 from harness.report.sections import (
@@ -28,6 +27,7 @@ from harness.report.sections import (
     step_gpu,
 )
 from harness.report.sections import steps as run_order
+from harness.units import milliseconds, percent, plural, signed_ms, signed_percent
 
 MOST_MOVED: Final = 3
 TREE_NOTE: Final = (
@@ -123,7 +123,7 @@ def trees(found: TraceAnalysis) -> list[range_trees.Tree]:
         for item in found.per_step
     ]
     kept = int(found.steps.kept.sum())
-    return [range_trees.Tree(side="", caption=f"over {figures.plural(kept, 'step')}", ranges=items)]
+    return [range_trees.Tree(side="", caption=f"over {plural(kept, 'step')}", ranges=items)]
 
 
 def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
@@ -138,7 +138,7 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
             headline.Tile(
                 title="Step time, median" if found.steps.name else "Capture",
                 value=f"{milliseconds(behind.median_ns)} ms",
-                detail=f"{figures.plural(behind.steps, 'step')} kept; {ranks}" if found.steps.name else ranks,
+                detail=f"{plural(behind.steps, 'step')} kept; {ranks}" if found.steps.name else ranks,
                 wide=True,
             )
         )
@@ -160,18 +160,20 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
     return headline.section(
         crumb=names(sources, 60),
         sentence=sentence,
-        description=f"{writer}, {figures.plural(len(trace.ranks), 'rank')}, {captured}",
+        description=f"{writer}, {plural(len(trace.ranks), 'rank')}, {captured}",
         lines=found.warnings,
         tiles=tiles,
     )
 
 
 def _diff_lead(found: TraceDiff, sides: Sequence[str]) -> Section:
-    share = f" ({figures.signed_percent(found.delta_ns / found.base.step_ns)})" if found.base.step_ns else ""
-    moved = [(part.path, f"{figures.signed_ms(part.delta_ns)} ms") for part in found.parts if part.delta_ns]
+    share = f" ({signed_percent(found.delta_ns / found.base.step_ns)})" if found.base.step_ns else ""
+    moved = [
+        (part.path, figures.typographic(f"{signed_ms(part.delta_ns)} ms")) for part in found.parts if part.delta_ns
+    ]
     return headline.section(
         crumb=f"{sides[0]} → {sides[1]}",
-        sentence=f"The mean step differs by {figures.signed_ms(found.delta_ns)} ms{share}.",
+        sentence=figures.typographic(f"The mean step differs by {signed_ms(found.delta_ns)} ms{share}."),
         lines=[f"{NO_VERDICT[0].upper()}{NO_VERDICT[1:]}.", *found.warnings],
         pill="no verdict",
         role="undecided",

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from harness.units import parse_seconds, parse_share
 
 PayloadName = Literal["moved_bytes", "collected_objects"]
 Value = str | int | float | bool | list[Any] | dict[str, Any]
 
 
-def _setting(default: Any, meaning: str, *, at_least: float | None = None, above: float | None = None) -> Any:
-    """Declare one key: its default, its meaning in one line, and the numbers it takes."""
-    return field(default=default, metadata={"meaning": meaning, "at_least": at_least, "above": above})
+def _setting(
+    default: Any,
+    meaning: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    read: Callable[[object], float] | None = None,
+) -> Any:
+    """Declare one key: its default, its meaning in one line, the numbers it takes, and what reads it with a unit."""
+    return field(default=default, metadata={"meaning": meaning, "at_least": at_least, "above": above, "read": read})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +35,8 @@ class RunSettings:
     ranks: int = _setting(1, "processes that torchrun starts", at_least=1)
     warmup_steps: int = _setting(2, "steps before the measured ones, left out of every figure", at_least=0)
     steps: int = _setting(10, "measured steps", at_least=1)
-    timeout_s: float = _setting(60.0, "longest a single step may take", above=0)
-    start_timeout_s: float = _setting(120.0, "longest that building the engine may take", above=0)
+    timeout_s: float = _setting(60.0, "longest a single step may take", above=0, read=parse_seconds)
+    start_timeout_s: float = _setting(120.0, "longest that building the engine may take", above=0, read=parse_seconds)
     seed: int = _setting(0, "seed of parameters and batches; the engine gets it as `seed`", at_least=0)
 
 
@@ -36,7 +45,10 @@ class CompareSettings:
     """`[compare]`: when two subjects count as doing the same work."""
 
     loss_tolerance: float = _setting(
-        0.0, "largest relative difference of two losses of the same step; 0 asks for the same bits", at_least=0
+        0.0,
+        "largest relative difference of two losses of the same step; 0 asks for the same bits",
+        at_least=0,
+        read=parse_share,
     )
 
 

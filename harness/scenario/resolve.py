@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -163,6 +163,8 @@ def _checked(key: str, entry: Entry, kind: Any, metadata: Mapping[str, Any]) -> 
         return value
     number = {int: "an integer", float: "a number"}[kind]
     at_least, above = metadata["at_least"], metadata["above"]
+    if isinstance(value, str) and metadata["read"] is not None:
+        value = _read(where, value, metadata["read"])
     limit = f" of at least {at_least:g}" if at_least is not None else f" above {above:g}" if above is not None else ""
     fits = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
     if fits and isinstance(value, int) and value > _LARGEST:
@@ -172,7 +174,14 @@ def _checked(key: str, entry: Entry, kind: Any, metadata: Mapping[str, Any]) -> 
         raise UsageError(f"{where}: expected {number}{limit}")
     if (at_least is not None and value < at_least) or (above is not None and value <= above):
         raise UsageError(f"{where}: expected {number}{limit}")
-    return kind(value)
+    return kind(value if metadata["read"] is None else _read(where, value, metadata["read"]))
+
+
+def _read(where: str, value: object, read: Callable[[object], float]) -> float:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def _is_plain(value: object) -> bool:

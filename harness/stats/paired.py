@@ -132,32 +132,3 @@ def mean_interval(values: FloatArray, confidence: float) -> tuple[FloatArray, Fl
     half = t_quantile(0.5 + confidence / 2, count - 1) * error
     p = 2 * special.stdtr(count - 1, -np.abs(mean) / error)
     return mean - half, mean + half, np.asarray(p, dtype=np.float64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryChange:
-    """Peak memory of both sides and whether head exceeds its limit."""
-
-    base_peak_bytes: int
-    head_peak_bytes: int
-    limit_bytes: int
-    exceeded: bool
-
-
-def memory_change(
-    base_peak_bytes: int, head_peak_bytes: int, *, max_growth: float = 0.02, min_growth_bytes: int = 1 << 20
-) -> MemoryChange:
-    """Hold head's peak against base's: peaks repeat so exactly that a plain threshold does.
-
-    Head may grow by the fraction `max_growth`, and by `min_growth_bytes` in any case (allocators round). Sides with
-    several launches pass the largest peak of each. A negative peak is a `ValueError`: unknown is not zero.
-    """
-    if base_peak_bytes < 0 or head_peak_bytes < 0:
-        raise ValueError(f"peak memory {base_peak_bytes} and {head_peak_bytes} bytes: expected none below 0")
-    limit = base_peak_bytes + max(int(base_peak_bytes * max_growth), min_growth_bytes)
-    return MemoryChange(
-        base_peak_bytes=base_peak_bytes,
-        head_peak_bytes=head_peak_bytes,
-        limit_bytes=limit,
-        exceeded=head_peak_bytes > limit,
-    )

@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from sqlite_utils import Database, Migrations
 
 from harness.environment import Environment
 from harness.errors import UsageError
+from harness.metrics import METRICS, Metric
 from harness.store.waiting import NOTICE_S, when_free
 
 RESULTS = "results.db"
@@ -31,6 +32,9 @@ _OURS = frozenset({"logs", "traces", "duels"})
 """What launches leave in a folder of reports."""
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another one. A run is written in well under a second."""
+
+STEP_TABLES = ("steps", "duel_steps")
+"""Tables with a column for each metric."""
 
 Status = Literal["completed", "failed"]
 
@@ -103,8 +107,8 @@ class StepRecord:
     duration_ns: int
     loss: float | None
     tokens: int | None
-    peak_memory_bytes: int | None
-    rss_bytes: int | None
+    figures: Mapping[str, float]
+    """By metric, over all ranks, in rank 0's row alone; what is unknown is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +123,25 @@ class RangeRecord:
     self_ns: int
     moved_bytes: int | None
     collected_objects: int | None
+
+
+def with_columns(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a step as a row of its table, with a column for each metric."""
+    figures = fields.pop("figures")
+    return {**fields, **{name: figures.get(name) for name in METRICS}}
+
+
+def with_figures(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a table of steps as the fields of its record."""
+    columns = [(name, row.pop(name)) for name in METRICS]
+    row["figures"] = {name: value for name, value in columns if value is not None}
+    row["measured"] = bool(row["measured"])
+    return row
+
+
+def step_columns(kind: type[Any]) -> str:
+    """Return what to select for a record: columns of other versions are left alone."""
+    return ", ".join([*(field.name for field in fields(kind) if field.name != "figures"), *METRICS])
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -187,7 +210,7 @@ class Store:
             for key in ("scenario_document", "engine_versions", "engine"):
                 row[key] = json.dumps(row[key])
             self.db.table("runs").insert({**row, "environment_id": environment.id})
-            self.db.table("steps").insert_all({"run_id": run.id, **asdict(step)} for step in steps)
+            self.db.table("steps").insert_all({"run_id": run.id, **with_columns(asdict(step))} for step in steps)
             self._add_ranges(run.id, list(ranges))
 
     def add_environment(self, environment: Environment) -> None:
@@ -223,13 +246,8 @@ class Store:
 
     def steps(self, run_id: str) -> list[StepRecord]:
         """Return the steps of a run in the order they ran, ranks ascending within each."""
-        rows = self.db["steps"].rows_where("run_id = ?", [run_id], order_by="sequence, rank")
-        return [
-            StepRecord(
-                **{**{key: value for key, value in row.items() if key != "run_id"}, "measured": bool(row["measured"])}
-            )
-            for row in rows
-        ]
+        query = f"select {step_columns(StepRecord)} from steps where run_id = ? order by sequence, rank"
+        return [StepRecord(**with_figures(row)) for row in self.db.query(query, [run_id])]
 
     def ranges(self, run_id: str) -> list[RangeRecord]:
         """Return the ranges of a run by step, rank and path."""
@@ -273,9 +291,22 @@ class Store:
             )
         self.db.conn.execute("pragma foreign_keys = on")
         self.db.conn.execute("pragma journal_mode = wal")
-        if migrations.pending(self.db):
+        if migrations.pending(self.db) or any(self._columns_to_add()):
             with self.transaction():
                 migrations.apply(self.db)
+                for table, metric in self._columns_to_add():
+                    kind = "integer" if metric.whole else "real"
+                    self.db.conn.execute(f"alter table {table} add column {metric.name} {kind}")
+
+    def _columns_to_add(self) -> list[tuple[str, Metric]]:
+        """The metrics that the tables of steps lack: those are new in `harness.metrics`."""
+        return [
+            (table, metric)
+            for table in STEP_TABLES
+            if (columns := self.db.table(table).columns_dict)
+            for metric in METRICS.values()
+            if metric.name not in columns
+        ]
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from sqlite_utils import Database
 
 from harness.environment import Environment
 from harness.errors import UsageError
-from harness.store.database import Store, migrations
+from harness.store.database import Store, migrations, step_columns, with_columns, with_figures
 
 DuelKind = Literal["compare", "aa", "overhead"]
 DuelStatus = Literal["running", "completed", "failed", "interrupted"]
@@ -64,7 +64,13 @@ def tell_placement(db: Database) -> None:
     db.conn.execute("alter table duels add column pinned integer not null default 0")
 
 
-_DUEL_JSON = ("scenario_document", "base", "head", "rule", "prior", "objection", "explanation")
+@migrations()
+def keep_limits(db: Database) -> None:
+    """How much worse head's metrics may be, as shares by metric; null where nobody gave limits."""
+    db.conn.execute("alter table duels add column limits text")
+
+
+_DUEL_JSON = ("scenario_document", "base", "head", "rule", "limits", "prior", "objection", "explanation")
 _PAIR_JSON = ("conditions", "base_launch", "head_launch")
 
 
@@ -102,6 +108,8 @@ class DuelRecord:
     """The traced pair beside the timed ones: `collector`, and `base_trace`, `head_trace` below the reports folder."""
     harness_version: str
     logs: str | None
+    limits: Mapping[str, float] | None = None
+    """How much worse each metric of head may be; None in a duel from before, which has the defaults."""
     pinned: bool = False
     """Whether ranks were to keep to cores that both sides share; a launch's `cores` say where they were."""
 
@@ -134,8 +142,8 @@ class DuelStepRecord:
     duration_ns: int
     loss: float | None
     tokens: int | None
-    peak_memory_bytes: int | None
-    rss_bytes: int | None
+    figures: Mapping[str, float]
+    """By metric, over all ranks, in rank 0's row alone; what is unknown is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +184,7 @@ class Duels:
         """Write a launch pair whole or not at all."""
         with self.store.transaction():
             self.db.table("duel_pairs").insert({"duel_id": duel_id, **_packed(asdict(pair), _PAIR_JSON)})
-            self.db.table("duel_steps").insert_all({"duel_id": duel_id, **asdict(step)} for step in steps)
+            self.db.table("duel_steps").insert_all({"duel_id": duel_id, **with_columns(asdict(step))} for step in steps)
             rows = [asdict(record) for record in ranges]
             ids = self.store.path_ids({row["path"] for row in rows})
             self.db.table("duel_ranges").insert_all(
@@ -214,9 +222,9 @@ class Duels:
 
     def steps(self, duel_id: str) -> list[DuelStepRecord]:
         """Return every step by pair, step, side and rank."""
-        columns = ", ".join(field.name for field in fields(DuelStepRecord))
+        columns = step_columns(DuelStepRecord)
         query = f"select {columns} from duel_steps where duel_id = ? order by pair, sequence, side, rank"
-        return [DuelStepRecord(**{**row, "measured": bool(row["measured"])}) for row in self.db.query(query, [duel_id])]
+        return [DuelStepRecord(**with_figures(row)) for row in self.db.query(query, [duel_id])]
 
     def slowest_ranges(self, duel_id: str) -> list[DuelRangeRecord]:
         """Return the ranges of each step's slowest rank, of equal ranks the first, by pair, side, step and path.

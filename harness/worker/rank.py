@@ -29,6 +29,7 @@ import torch.distributed as dist
 from harness import names
 from harness.collectors.base import RankSide
 from harness.errors import UsageError
+from harness.metrics import METRICS
 from harness.worker import control
 from harness.worker.control import Coordinator, Followers
 from harness.worker.garbage import AutomaticCollections
@@ -275,16 +276,19 @@ def _packed(figures: StepFigures) -> list[float]:
     loss = math.nan if figures.loss is None else figures.loss
     tokens = -1 if figures.tokens is None else figures.tokens
     known = 0.0 if figures.loss is None else 1.0
-    return [figures.duration_ns, loss, known, tokens, figures.peak_memory_bytes, figures.rss_bytes]
+    return [figures.duration_ns, loss, known, tokens, *(figures.figures.get(name, math.nan) for name in METRICS)]
 
 
 def _summary(everyone: list[list[float]]) -> dict[str, Any]:
-    """Figures of a step over ranks: the mean of the losses, the sum of the tokens, the largest of the memory."""
-    durations, losses, known, tokens, peaks, resident = zip(*everyone, strict=True)
+    """Figures of a step over ranks: the mean of the losses, the sum of the tokens, metrics as their table says."""
+    durations, losses, known, tokens, *figures = zip(*everyone, strict=True)
     return {
         "durations_ns": [int(duration) for duration in durations],
         "loss": math.fsum(losses) / len(losses) if all(known) else None,
         "tokens": int(sum(tokens)) if min(tokens) >= 0 else None,
-        "peak_memory_bytes": int(max(peaks)),
-        "rss_bytes": int(max(resident)),
+        "figures": {
+            name: value
+            for (name, metric), told in zip(METRICS.items(), figures, strict=True)
+            if (value := metric.of_ranks(told)) is not None
+        },
     }

@@ -5,27 +5,26 @@ from __future__ import annotations
 import numbers
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness import names
+from harness.worker.meters import Meters
 from harness.worker.ranges import Range, Ranges
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepFigures:
-    """What one rank measured of one step. On a CPU `peak_memory_bytes` is the largest resident set so far."""
+    """What one rank measured of one step; `figures` are by metric."""
 
     duration_ns: int
     loss: float | None
     tokens: int | None
-    peak_memory_bytes: int
-    rss_bytes: int
+    figures: Mapping[str, float]
 
 
 class StepRunner:
@@ -33,6 +32,7 @@ class StepRunner:
 
     def __init__(self, engine: Any, mode: str, ranges: Ranges, rank: int, *, cuda: bool) -> None:
         self._engine, self._ranges, self._rank, self._cuda = engine, ranges, rank, cuda
+        self._meters = Meters(cuda=cuda)
         self._body: Callable[[Any], Any] = self._train if mode == "train" else self._evaluate
         self._context: Callable[[], AbstractContextManager[Any]] | None = getattr(engine, f"{mode}_mode", None)
         self._enter = ranges.range(names.TRAIN_MODE_ENTER if mode == "train" else names.EVAL_MODE_ENTER)
@@ -46,9 +46,8 @@ class StepRunner:
         self._forward = ranges.range(names.FORWARD)
 
     def batch(self, index: int) -> Any:
-        """Make this rank's batch of step `index`, and forget the memory peak of the step before."""
-        if self._cuda:
-            torch.cuda.reset_peak_memory_stats()
+        """Make this rank's batch of step `index`."""
+        self._meters.reset()
         return self._engine.batch(index)
 
     def run(self, index: int, batch: Any) -> StepFigures:
@@ -101,13 +100,11 @@ class StepRunner:
 
     def _figures(self, duration_ns: int, output: Any, batch: Any) -> StepFigures:
         count = getattr(self._engine, "num_tokens", None)
-        rss_bytes, peak_rss_bytes = resident_bytes()
         return StepFigures(
             duration_ns=duration_ns,
             loss=loss_of(output, self._returned_by),
             tokens=None if count is None else int(count(batch)),
-            peak_memory_bytes=int(torch.cuda.max_memory_allocated()) if self._cuda else peak_rss_bytes,
-            rss_bytes=rss_bytes,
+            figures=self._meters.read(),
         )
 
 
@@ -126,13 +123,3 @@ def loss_of(output: Any, returned_by: str) -> float | None:
     if isinstance(output, numbers.Real):  # numpy's are, too
         return float(output)
     raise TypeError(f"{returned_by} returned a {type(output).__name__}; expected a float, a 0-d tensor or None")
-
-
-def resident_bytes() -> tuple[int, int]:
-    """Return this process' resident set and its largest so far. Not `getrusage`: that counts the launcher's, too."""
-    found = {"VmRSS": 0, "VmHWM": 0}
-    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-        key, _, value = line.partition(":")
-        if key in found:
-            found[key] = int(value.split()[0]) * 1024
-    return found["VmRSS"], found["VmHWM"]

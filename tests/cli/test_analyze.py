@@ -171,7 +171,7 @@ def test_steps_show_idle_and_communication_where_there_is_any(
     header = next(line for line in lines if line.split()[:1] == ["step"])
     step = next(line for line in lines if line.split()[:1] == ["1"])
     assert header.split()[-4:] == ["idle", "ms", "exposed", "ms"]
-    assert step.split()[-2:] == ["40.0", "20.0"]
+    assert step.split()[-2:] == ["40.00", "20.00"]
     assert f"the host was longest in train_step_*/forward ({4 * ranks} of {4 * ranks} steps)" in " ".join(out.split())
     with closing(sqlite3.connect(trace)) as connection, connection:
         connection.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")

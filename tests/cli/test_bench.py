@@ -128,7 +128,7 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
     document = json.loads(done.stdout)
     assert set(document) == {
         *("schema", "scenario", "run_id", "status", "reason", "collector", "device", "revision", "ranks", "steps"),
-        *("ranges", "tokens_per_s", "peak_memory_bytes", "trace", "losses"),
+        *("ranges", "tokens_per_s", "peak_memory_bytes", "rss_bytes", "trace", "losses"),
     }
     assert (document["schema"], document["scenario"], document["status"]) == ("stepduel/bench/1", "small", "completed")
     assert (document["collector"], document["device"], document["ranks"]) == ("recorder", "cpu", 2)
@@ -222,8 +222,8 @@ def test_the_table_fits_80_columns_and_says_what_matters(folder: Path) -> None:
     median = next(line for line in table if line.startswith("step ")).split()[2]
     assert f"step      {median} ms median of" in done.stdout, "one median, told twice"
     assert "share: of the time of all steps, adds up" in done.stdout
-    assert "2.0 kB" in done.stdout
-    for word in ("tokens/s", "peak resident", "reports/traces/", "reports/results.db", "next "):
+    assert "2.00 kB" in done.stdout
+    for word in ("tokens/s", "peak memory", "resident set", "reports/traces/", "reports/results.db", "next "):
         assert word in done.stdout
     assert "\x1b" not in done.stdout + done.stderr, "no colour in a pipe"
 

@@ -104,7 +104,7 @@ def test_text_shows_the_sum_and_says_that_it_is_no_verdict(
     assert max(map(len, out.splitlines())) <= width
     assert "cannot carry a verdict" in " ".join(out.split())
     last_row = next(line for line in out.splitlines() if "= train_step_*" in line)
-    assert last_row.split()[-4:] == ["80.0", "85.0", "+5.000", "sum"]
+    assert last_row.split()[-4:] == ["80.00", "85.00", "+5.000", "sum"]
 
 
 def test_a_trace_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

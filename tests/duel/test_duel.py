@@ -44,7 +44,7 @@ def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureF
         "tolerance": 0.0,
         "first_difference": None,
     }
-    assert (found["memory"]["base_peak_bytes"], found["memory"]["head_peak_bytes"]) == (10**9, 10**9)
+    assert tuple(found["metrics"]["peak_memory_bytes"][side] for side in ("base", "head")) == (10**9, 10**9)
     assert_nothing_left(bench)
 
 

@@ -26,8 +26,7 @@ def step(side: SideName, sequence: int, loss: float | None, *, pair: int = 1, ra
         duration_ns=1,
         loss=loss,
         tokens=None,
-        peak_memory_bytes=None,
-        rss_bytes=None,
+        figures={},
     )
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.comparison import Comparison, Memory, RangePart, SameWork, Side
+from harness.comparison import Comparison, RangePart, SameWork, Side
+from harness.comparison.metric_changes import metric_change
 from harness.duel import DuelPlan, DuelSide
 from harness.gate import GateJob
+from harness.metrics import METRICS
 from harness.scenario import CompareSettings, RunSettings, Scenario
 from harness.stats.paired import StepPairs
 from harness.stats.sequential import Rule
@@ -29,8 +31,6 @@ def side(name: str, subject: str = "main") -> Side:
         overrides=(),
         versions={},
         step_ns=float(STEP_NS),
-        peak_memory_bytes=None,
-        rss_bytes=None,
     )
 
 
@@ -42,6 +42,7 @@ def comparison(
     looks: tuple[int, ...] = (4,),
     objection: Objection | None = None,
     memory: tuple[int, int] | None = None,
+    growth: float = 0.05,
     path: str = "step/load",
     head: str = "main",
 ) -> Comparison:
@@ -66,16 +67,7 @@ def comparison(
         same_work=SameWork(
             within_tolerance=True, steps_compared=40, max_abs_diff=0, tolerance=0, first_difference=None
         ),
-        memory=None
-        if memory is None
-        else Memory(
-            base_peak_bytes=memory[0],
-            head_peak_bytes=memory[1],
-            base_rss_bytes=None,
-            head_rss_bytes=None,
-            limit_bytes=0,
-            exceeded=False,
-        ),
+        metrics=() if memory is None else (metric_change(METRICS["peak_memory_bytes"], *memory, growth),),
         pairs=(),
     )
 
@@ -111,7 +103,7 @@ def duel_record() -> DuelRecord:
     )
 
 
-def gate_job(name: str = "a", *, limit: float = 0.05, growth: float = 0.05) -> GateJob:
+def gate_job(name: str = "a", *, limit: float = 0.05) -> GateJob:
     scenario = Scenario(
         name=name,
         description="d",
@@ -128,7 +120,6 @@ def gate_job(name: str = "a", *, limit: float = 0.05, growth: float = 0.05) -> G
         scenario=name,
         against="base",
         max_slowdown=limit,
-        max_memory_growth=growth,
         plan=DuelPlan(
             kind="compare",
             scenario=scenario,

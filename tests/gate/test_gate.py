@@ -111,10 +111,30 @@ def test_an_injected_slowdown_fails_with_1_and_names_the_range(
 
 
 @pytest.mark.slow
+def test_one_limit_on_memory_holds_wherever_it_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """20 % more than base, of 50 % that the policy allows; a comparison outside a gate allows 2 %."""
+    (project / "pyproject.toml").write_text(POLICY + 'max_memory_growth = "50%"\n')
+    status, found, _ = gate(capsys, "--head-set", "engine.memory=1200000000")
+    assert (status, found["result"]) == (0, "pass")
+    assert found["duels"][0]["limits"]["max_memory_growth"] == 0.5
+    peak = found["duels"][0]["comparison"]["metrics"]["peak_memory_bytes"]
+    assert (peak["head"], peak["share"], peak["bound"], peak["exceeded"]) == (1.2e9, 0.5, 1.5e9, False)
+    assert run(["report", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["peak_memory_bytes"] == peak
+    assert run(["report"]) == 0
+    told, page = capsys.readouterr().out + written(project)["gate.md"], written(project)["html"]
+    assert "1.00 GB → 1.20 GB" in told
+    assert "peak memory stays within its limit" in page
+    for words in ("beyond", "exceeds"):
+        assert words not in told
+        assert f"{words} its limit" not in page
+
+
+@pytest.mark.slow
 def test_more_memory_fails_with_1(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found, _ = gate(capsys, "--head-set", "engine.memory=1100000000")
     assert status == 1
-    assert found["duels"][0]["detail"] == "peak memory 1.0 GB to 1.1 GB, limit 1.1 GB (+5.0 %)"
+    assert found["duels"][0]["detail"] == "peak memory 1.00 GB to 1.10 GB, limit 1.05 GB (+5.0 %)"
 
 
 @pytest.mark.slow

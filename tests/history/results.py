@@ -92,8 +92,7 @@ def add_run(
             duration_ns=int(step_ms * 1e6 / (rank + 1)),
             loss=None,
             tokens=None,
-            peak_memory_bytes=None,
-            rss_bytes=None,
+            figures={},
         )
         for sequence in range(steps + 1 if steps else 0)
         for rank in (0, 1)
@@ -182,8 +181,7 @@ def add_pair(
             duration_ns=int(1e6 * (base_ms if side == "base" else head_ms)),
             loss=1.0,
             tokens=None,
-            peak_memory_bytes=None,
-            rss_bytes=None,
+            figures={},
         )
         for sequence in range(3)
         for slot, side in enumerate(SIDES)

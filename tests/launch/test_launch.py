@@ -105,7 +105,7 @@ def test_two_ranks_step_when_told_and_sleep_between(
     assert [report.index for report in reports] == [0, 1, 2]
     assert {report.tokens for report in reports} == {8}
     assert all(len(report.durations_ns) == 2 and min(report.durations_ns) > 0 for report in reports)
-    assert reports[2].peak_memory_bytes >= reports[2].rss_bytes > 50_000_000
+    assert reports[2].figures["peak_memory_bytes"] >= reports[2].figures["rss_bytes"] > 50_000_000
     described = ready.engine_description
     assert described["path"][0] == str(root)
     assert not any("worker" in entry for entry in described["path"])

@@ -17,7 +17,7 @@ COMPARISON_SECTIONS = [
     "steps",
     "gpu",
     "findings",
-    "memory",
+    "metrics",
     "environment",
     "commits",
     "method",

@@ -224,8 +224,12 @@ def _step(
         duration_ns=duration_ns,
         loss=5.1 / (sequence + 1) + (0.25 if parted else 0.0) if rank == 0 else None,
         tokens=2048 if rank == 0 else None,
-        peak_memory_bytes=1_204_000_000 + (2_400_000 if side == "head" else 0) if rank == 0 else None,
-        rss_bytes=1_180_000_000 if rank == 0 else None,
+        figures={
+            "peak_memory_bytes": 1_204_000_000 + (2_400_000 if side == "head" else 0),
+            "rss_bytes": 1_180_000_000,
+        }
+        if rank == 0
+        else {},
     )
 
 

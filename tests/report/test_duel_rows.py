@@ -31,8 +31,7 @@ def step(sequence: int, rank: int, duration_ns: int, *, measured: bool = True, s
         duration_ns=duration_ns,
         loss=None,
         tokens=None,
-        peak_memory_bytes=None,
-        rss_bytes=None,
+        figures={},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -41,7 +42,7 @@ class Result:
     description: str = "LoRA training"
     warmup_steps: int = 1
     tokens_per_s: float | None = 1234.5
-    peak_memory_bytes: int | None = 300_000_000
+    figures: Mapping[str, float | None] = field(default_factory=lambda: {"peak_memory_bytes": 300_000_000})
     log_tail: tuple[str, ...] = ()
     durations_ns: list[int] = field(default_factory=list)
 
@@ -59,8 +60,7 @@ def launch(ranks: int = 2) -> Result:
             duration_ns=(100 + sequence + 10 * rank) * MS,
             loss=5.0 - sequence if rank == 0 else None,
             tokens=64,
-            peak_memory_bytes=1,
-            rss_bytes=1,
+            figures={"peak_memory_bytes": 1, "rss_bytes": 1},
         )
         for sequence in range(5)
         for rank in range(ranks)

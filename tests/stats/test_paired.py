@@ -17,7 +17,6 @@ from harness.stats.paired import (
     StepPairs,
     UnusableError,
     mean_interval,
-    memory_change,
     pair_difference,
     sample_variance,
     t_quantile,
@@ -100,23 +99,3 @@ def test_mean_interval_agrees_with_scipy(values: np.ndarray, confidence: float) 
 @pytest.mark.parametrize("values", [[[5.0]], [[0.1], [0.1], [0.1]], [[0.0], [0.0]], [[1e9 / 3]] * 7])
 def test_no_spread_is_no_evidence(values: list[list[float]]) -> None:
     assert all(np.isnan(result).all() for result in mean_interval(np.array(values), 0.95))
-
-
-@pytest.mark.parametrize(
-    ("base", "head", "exceeded"),
-    [
-        (10**9, 10**9, False),
-        (10**9, 1_020_000_000, False),
-        (10**9, 1_020_000_001, True),
-        (10**9, 5 * 10**8, False),
-        (0, 1 << 20, False),
-        (0, (1 << 20) + 1, True),
-    ],
-)
-def test_memory_is_held_against_a_plain_threshold(base: int, head: int, exceeded: bool) -> None:
-    assert memory_change(base, head, max_growth=0.02, min_growth_bytes=1 << 20).exceeded is exceeded
-
-
-def test_unknown_memory_is_not_small_memory() -> None:
-    with pytest.raises(ValueError, match="none below 0"):
-        memory_change(10, -1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, Finding, kept, milliseconds, rows_by_path
+from harness.analysis.findings.finding import Evidence, Finding, kept, rows_by_path
 from harness.names import COLLECTED_OBJECTS, GC_AUTO
+from harness.units import milliseconds
 
 
 def check(capture: Capture) -> list[Finding]:
@@ -25,7 +26,7 @@ def check(capture: Capture) -> list[Finding]:
         Finding(
             rule="automatic_collection",
             summary=f"the interpreter collected garbage by itself {len(chosen)} times inside steps, "
-            f"{milliseconds(per_step)} {capture.unit}",
+            f"{milliseconds(per_step)} ms {capture.unit}",
             advice="gc.freeze() after building the model and gc.disable() in the loop, with gc.collect() every few "
             "hundred steps at a point of your choice (at the same step on every rank)",
             ns_per_step=per_step,

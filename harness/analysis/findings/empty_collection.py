@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, Finding, kept, milliseconds, rows_by_path
+from harness.analysis.findings.finding import Evidence, Finding, kept, rows_by_path
 from harness.names import COLLECTED_OBJECTS, GC_AUTO
+from harness.units import milliseconds
 
 MIN_OBJECTS_PER_MS = 10
 
@@ -33,7 +34,7 @@ def check(capture: Capture) -> list[Finding]:
         Finding(
             rule="empty_collection",
             summary=f"{len(chosen)} garbage collections freed {freed:,} objects in all and took "
-            f"{milliseconds(per_step)} {capture.unit}",
+            f"{milliseconds(per_step)} ms {capture.unit}",
             advice="collect only after something large was released, or not in every step; gc.freeze() after building "
             "the model takes its objects out of later collections",
             ns_per_step=per_step,

@@ -6,8 +6,9 @@ Proof is a `moved_bytes` mark of 0 inside the range; a range without the mark pr
 from __future__ import annotations
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, Finding, kept, milliseconds, rows_by_path
+from harness.analysis.findings.finding import Evidence, Finding, kept, rows_by_path
 from harness.names import MOVED_BYTES
+from harness.units import milliseconds
 
 
 def check(capture: Capture) -> list[Finding]:
@@ -24,7 +25,7 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="empty_load",
-            summary=f"{len(empty)} loads or offloads moved no byte and took {milliseconds(per_step)} {capture.unit}",
+            summary=f"{len(empty)} loads or offloads moved no byte and took {milliseconds(per_step)} ms {capture.unit}",
             advice="skip the call when its state already lies where it is wanted: check that offloading is enabled "
             "before walking modules, parameters or optimizer state",
             ns_per_step=per_step,

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, Finding, kept, milliseconds, rows_by_name, rows_by_path
+from harness.analysis.findings.finding import Evidence, Finding, kept, rows_by_name, rows_by_path
 from harness.trace import schema
 from harness.trace.model import Int64Array
+from harness.units import milliseconds, percent
 
 
 def check(capture: Capture) -> list[Finding]:
@@ -27,8 +28,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="exposed_communication",
-            summary=f"{milliseconds(per_step)} {capture.unit} ({share:.0%}) of communication had no other GPU work "
-            "beside it",
+            summary=f"{milliseconds(per_step)} ms {capture.unit} ({percent(share)}) of communication had no other "
+            "GPU work beside it",
             advice="start collectives earlier and beside compute (async_op=True, FSDP2's prefetching), split an "
             "all-to-all and pipeline it, use larger buckets, or give each step more compute per byte sent",
             ns_per_step=per_step,

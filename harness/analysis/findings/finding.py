@@ -107,15 +107,3 @@ def kept(capture: Capture, rows: Int64Array, chosen: BoolArray) -> Int64Array:
     """Indexes of the events that are chosen and lie in a kept step."""
     found = np.flatnonzero(chosen)
     return found[capture.kept_row(rows[found])]
-
-
-def milliseconds(ns: float) -> str:
-    """Render a time for a sentence, with three significant digits."""
-    return f"{ns / 1e6:.3g} ms" if ns < 999.5e6 else f"{ns / 1e9:.3g} s"
-
-
-def amount(size: float) -> str:
-    """Render an amount of memory for a sentence, with three significant digits."""
-    if size < 1e5:
-        return f"{size:,.0f} bytes"
-    return f"{size / 1e9:.3g} GB" if size >= 999.5e6 else f"{size / 1e6:.3g} MB"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, Finding, milliseconds, rows_by_path
+from harness.analysis.findings.finding import Evidence, Finding, rows_by_path
+from harness.units import milliseconds, percent
 
 MIN_IDLE_SHARE = 0.1
 
@@ -30,8 +31,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="gpu_idle",
-            summary=f"the GPU idled {milliseconds(per_step)} {capture.unit} ({share:.0%}) while the host was in "
-            f"ranges, the largest part, {milliseconds(capture.per_step(rows[0].ns))}, in {rows[0].name}",
+            summary=f"the GPU idled {milliseconds(per_step)} ms {capture.unit} ({percent(share)}) while the host was "
+            f"in ranges, the largest part, {milliseconds(capture.per_step(rows[0].ns))} ms, in {rows[0].name}",
             advice="launch this range's work earlier, overlap it with GPU work (another stream, a prefetching loader), "
             "or take it out of the step",
             ns_per_step=per_step,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, EvidenceRow, Finding, milliseconds, rows_by_path
+from harness.analysis.findings.finding import Evidence, EvidenceRow, Finding, rows_by_path
 from harness.trace.model import BoolArray, FloatArray, Int64Array
+from harness.units import milliseconds
 
 FACTOR = 1.5
 """How many medians a step must take,"""
@@ -76,8 +77,8 @@ def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str
     return Finding(
         rule="outlying_step",
         summary=f"{what} took up to {rows.duration_ns[worst] / usual:.1f} times as long as the others "
-        f"({milliseconds(int(rows.duration_ns[worst]))} instead of {milliseconds(float(usual))}), "
-        f"{milliseconds(per_step)} per captured step",
+        f"({milliseconds(int(rows.duration_ns[worst]))} ms instead of {milliseconds(float(usual))} ms), "
+        f"{milliseconds(per_step)} ms per captured step",
         advice=advice,
         ns_per_step=per_step,
         evidence=Evidence(

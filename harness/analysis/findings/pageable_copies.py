@@ -14,13 +14,12 @@ from harness.analysis.findings.finding import (
     Evidence,
     EvidenceRow,
     Finding,
-    amount,
     kept,
-    milliseconds,
     rows_by_path,
 )
 from harness.trace import schema
 from harness.trace.model import MEMCPY, BoolArray
+from harness.units import bytes_text, milliseconds
 
 MIN_BYTES = 64 * 1024 + 1
 
@@ -40,8 +39,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="pageable_copies",
-            summary=f"{len(chosen)} copies moved {amount(capture.per_step(size))} {capture.unit} through pageable "
-            f"memory at {bandwidth:.1f} GB/s, {milliseconds(per_step)} {capture.unit}",
+            summary=f"{len(chosen)} copies moved {bytes_text(capture.per_step(size))} {capture.unit} through pageable "
+            f"memory at {bandwidth:.1f} GB/s, {milliseconds(per_step)} ms {capture.unit}",
             advice="keep the host side in pinned memory (pin_memory=True) and copy with non_blocking=True on a stream "
             "of its own",
             ns_per_step=per_step,

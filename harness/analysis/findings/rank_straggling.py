@@ -12,8 +12,9 @@ import numpy as np
 
 from harness.analysis.capture import Capture
 from harness.analysis.findings.exposed_communication import exposed_by_row
-from harness.analysis.findings.finding import Evidence, EvidenceRow, Finding, milliseconds
+from harness.analysis.findings.finding import Evidence, EvidenceRow, Finding
 from harness.trace.model import FloatArray, Int64Array
+from harness.units import milliseconds, percent
 
 MIN_SLOWEST_SHARE = 0.75
 MIN_STEPS = 3
@@ -40,8 +41,8 @@ def check(capture: Capture) -> list[Finding]:
     return [
         Finding(
             rule="rank_straggling",
-            summary=f"rank {int(ranks[worst])} was the slowest in {share:.0%} of {steps} steps, by "
-            f"{milliseconds(per_step)} {capture.unit} over the next slowest",
+            summary=f"rank {int(ranks[worst])} was the slowest in {percent(share)} of {steps} steps, by "
+            f"{milliseconds(per_step)} ms {capture.unit} over the next slowest",
             advice="compare that rank's ranges, clocks, temperature and data with another's: uneven batches, a slower "
             "or throttled GPU, or a neighbour on its cores",
             ns_per_step=per_step,

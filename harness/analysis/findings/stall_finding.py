@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, Finding, milliseconds, rows_by_name, rows_by_path
+from harness.analysis.findings.finding import Evidence, Finding, rows_by_name, rows_by_path
 from harness.analysis.stalls import stalls
 from harness.trace.model import Int64Array
+from harness.units import milliseconds
 
 
 def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: str) -> list[Finding]:
@@ -18,8 +19,8 @@ def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: 
     return [
         Finding(
             rule=rule,
-            summary=f"{len(found)} {what}: the GPU idled {milliseconds(per_step)} {capture.unit} until the next "
-            f"launch arrived, the host was held {milliseconds(capture.per_step(blocked))} {capture.unit}",
+            summary=f"{len(found)} {what}: the GPU idled {milliseconds(per_step)} ms {capture.unit} until the next "
+            f"launch arrived, the host was held {milliseconds(capture.per_step(blocked))} ms {capture.unit}",
             advice=advice,
             ns_per_step=per_step,
             evidence=Evidence(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from harness.analysis.capture import Capture
-from harness.analysis.findings.finding import Evidence, Finding, kept, milliseconds, rows_by_name, rows_by_path
+from harness.analysis.findings.finding import Evidence, Finding, kept, rows_by_name, rows_by_path
 from harness.trace.model import KERNEL, Int64Array
+from harness.units import milliseconds
 
 TINY_NS = 5_000
 MAX_GAP_NS = 50_000
@@ -36,7 +37,7 @@ def check(capture: Capture) -> list[Finding]:
         Finding(
             rule="tiny_kernels",
             summary=f"{capture.per_step(len(chosen)):,.0f} kernels {capture.unit} ran under {TINY_NS // 1000} µs after "
-            f"the GPU had waited for their launch, {milliseconds(per_step)} {capture.unit} in the gaps",
+            f"the GPU had waited for their launch, {milliseconds(per_step)} ms {capture.unit} in the gaps",
             advice="launch fewer and larger kernels: torch.compile, CUDA graphs, fused or foreach optimizers, batched "
             "small operations",
             ns_per_step=per_step,

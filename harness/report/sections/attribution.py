@@ -10,7 +10,6 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from harness.comparison import RangePart
-from harness.metrics import milliseconds
 from harness.names import PATH_SEPARATOR
 from harness.report import figures
 from harness.report.drawing import WIDE, Plots, both_widths
@@ -18,6 +17,7 @@ from harness.report.page import Section, draw, path
 from harness.report.page import name as shown
 from harness.report.plots import colour, place, plot, svg
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import milliseconds, percent, signed_ms
 
 MOST_BARS: Final = 10
 """Bars of the waterfall between base and head; what is left is summed up in the last."""
@@ -133,15 +133,15 @@ def _cells(part: Part, whole_ns: float, paths: Sequence[str], judged: bool) -> l
 
 
 def _figures(part: Part, whole_ns: float, judged: bool) -> list[str | Markup]:
-    delta: str | Markup = figures.signed_ms(part.delta_ns)
+    delta: str | Markup = signed_ms(part.delta_ns)
     if part.path and part.moved:
-        delta = _DELTA.format(figures.direction(part.delta_ns), delta)
+        delta = _DELTA.format(figures.direction(part.delta_ns), figures.typographic(delta))
     cells: list[str | Markup] = [milliseconds(part.base_ns), milliseconds(part.head_ns), delta]
     if judged:
-        low_high = "" if part.ci_ns is None else ", ".join(map(figures.signed_ms, part.ci_ns))
+        low_high = "" if part.ci_ns is None else ", ".join(map(signed_ms, part.ci_ns))
         q = "" if part.q is None else "< 0.001" if part.q < 0.001 else f"{part.q:.3f}"
         cells += [f"[{low_high}]" if low_high else "", q]
-    return [*cells, figures.signed_percent(part.delta_ns / whole_ns, 0).lstrip("+") if whole_ns else ""]
+    return [*cells, percent(part.delta_ns / whole_ns) if whole_ns else ""]
 
 
 def _plots(parts: Sequence[Part]) -> Plots:
@@ -173,14 +173,20 @@ def _plot(bars: Sequence[tuple[str, float, bool]], base_ns: float, head_ns: floa
             role = figures.direction(delta_ns) if loud else "quiet"
             axes.plot([start, start], [0.72 - row, -row - 0.32], color=colour("quiet"), lw=1)
             axes.barh(-row - 0.17, end - start, 0.32, left=start, color=colour(role), lw=0)
-            _label(axes, row, _fitted(label, width), f"{figures.signed_ms(delta_ns)} ms", "text" if loud else "muted")
+            _label(
+                axes,
+                row,
+                _fitted(label, width),
+                f"{figures.typographic(signed_ms(delta_ns))} ms",
+                "text" if loud else "muted",
+            )
         axes.plot([levels[-1]] * 2, [-len(bars) - 0.28, -len(bars) - 1.17], color=colour("quiet"), lw=1)
         _end(axes, len(bars) + 1, "head", head_ns)
         axes.set_yticks([])
         axes.locator_params(axis="x", nbins=9 if width == WIDE else 4)
         axes.xaxis.set_major_formatter(lambda ms, _: f"{ms:,.7g}")
         axes.set_xlabel("step time, ms", color=colour("muted"))
-        alt = "; ".join(f"{shown(label, 60)} {figures.signed_ms(delta)} ms" for label, delta, _ in bars)
+        alt = "; ".join(f"{shown(label, 60)} {figures.typographic(signed_ms(delta))} ms" for label, delta, _ in bars)
         return svg(figure, name, f"Base {milliseconds(base_ns)} ms; {alt}; head {milliseconds(head_ns)} ms")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from harness.comparison import Comparison
-from harness.report import figures
 from harness.report.page import Section, draw
 from harness.subject.commits import CommitRange
+from harness.units import plural
 
 TEMPLATE: Final = """
 <p>{{ sentence }}</p>
@@ -46,5 +46,5 @@ def _sentence(comparison: Comparison, found: CommitRange | None) -> str:
         return f"Both sides are the same commit.{changes}"
     if found is None:
         return f"The commits between both sides are not known here.{changes}"
-    behind = f" Base has {figures.plural(found.behind, 'commit')} that head lacks." if found.behind else ""
-    return f"Head adds {figures.plural(found.count, 'commit')}.{behind}{changes}"
+    behind = f" Base has {plural(found.behind, 'commit')} that head lacks." if found.behind else ""
+    return f"Head adds {plural(found.count, 'commit')}.{behind}{changes}"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.analysis.range_totals import CopyShare, PathTotal, bandwidth, innermost_copies
-from harness.metrics import bytes_text, milliseconds
 from harness.report.page import Section, draw, path
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import bytes_text, gb_per_s, milliseconds
 
 MOST_ROWS: Final = 40
 DIRECTIONS: Final = {"h2d": "host to device", "d2h": "device to host", "device": "on devices", "other": "other"}
@@ -56,6 +56,6 @@ def _row(total: PathTotal, copy: CopyShare) -> Row:
             copy.memory or "–",
             bytes_text(copy.bytes),
             milliseconds(copy.total_ns),
-            "–" if speed is None else f"{speed:,.1f}",
+            "–" if speed is None else gb_per_s(speed),
         ]
     )

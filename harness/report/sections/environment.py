@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.comparison import Comparison
-from harness.metrics import bytes_text
 from harness.report.page import Section, draw
 from harness.report.page import name as shown
 from harness.report.tables import Column, Row, facts, table
+from harness.units import bytes_text
 
 TEMPLATE: Final = """
 <h3>Differences between the sides</h3>

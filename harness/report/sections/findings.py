@@ -9,10 +9,10 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.analysis.findings.finding import Finding
-from harness.metrics import bytes_text, milliseconds
 from harness.report.page import Section, draw, path
 from harness.report.page import name as shown
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import bytes_text, milliseconds
 
 EVIDENCE_ROWS: Final = 5
 

@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 from markupsafe import Markup
 
 from harness.analysis.analyze import TraceAnalysis
-from harness.metrics import bytes_text, milliseconds, percent
 from harness.report.page import Section, draw
 from harness.report.page import name as shown
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import bytes_text, milliseconds, percent
 
 MOST_KERNELS: Final = 12
 EXPOSED: Final = "exposed_communication"

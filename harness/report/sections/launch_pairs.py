@@ -8,13 +8,13 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from harness.comparison import Comparison, Pair
-from harness.metrics import milliseconds, percent
 from harness.report import figures
 from harness.report.drawing import WIDE, Plots, both_widths
 from harness.report.page import Section, draw
 from harness.report.page import name as shown
 from harness.report.plots import colour, place, plot, svg
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import change, milliseconds, percent, signed_percent
 
 ROW: Final = 24
 """CSS pixels a launch pair."""
@@ -68,7 +68,7 @@ def _cells(pair: Pair) -> list[str]:
         str(pair.number),
         NONE if pair.base_ns is None else milliseconds(pair.base_ns),
         NONE if pair.head_ns is None else milliseconds(pair.head_ns),
-        NONE if pair.ratio is None else figures.change(pair.ratio),
+        NONE if pair.ratio is None else change(pair.ratio),
         str(pair.steps),
         str(pair.base_first),
         shown(pair.starter),
@@ -109,13 +109,13 @@ def _plot(comparison: Comparison, ratios: list[tuple[int, float]], width: int, n
         axes.set_yticks(rows, labels)
         axes.set_ylim(-len(rows) + 0.4, 0.6)
         axes.set_xlim(min(shown_values) - room, max(shown_values) + room)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{figures.signed(f'{abs(value):.3g}', value)} %")
+        axes.xaxis.set_major_formatter(lambda value, _: figures.typographic(f"{value:+.7g} %" if value else "0 %"))
         axes.locator_params(axis="x", nbins=9 if width == WIDE else 5)
         axes.set_xlabel("← head faster  ·  head slower →", color=colour("muted"))
         return svg(figure, name, _alt(comparison, changes))
 
 
 def _alt(comparison: Comparison, changes: list[float]) -> str:
-    said = ", ".join(figures.signed_percent(change / 100) for change in changes)
-    mean = "" if comparison.verdict.ratio is None else f"; mean {figures.change(comparison.verdict.ratio)}"
-    return f"Difference of each launch pair: {said}{mean}; {comparison.verdict.state.value}"
+    said = ", ".join(signed_percent(each / 100) for each in changes)
+    mean = "" if comparison.verdict.ratio is None else f"; mean {change(comparison.verdict.ratio)}"
+    return figures.typographic(f"Difference of each launch pair: {said}{mean}; {comparison.verdict.state.value}")

@@ -8,11 +8,10 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.comparison import Comparison
-from harness.metrics import milliseconds, percent
-from harness.report import figures
 from harness.report.page import Section, draw
 from harness.report.tables import Column, Row, facts, numbers, table
 from harness.stats.sequential import Look
+from harness.units import milliseconds, percent, plural
 from harness.verdict import detectable_text
 
 TEMPLATE: Final = """
@@ -72,7 +71,7 @@ def _prior(comparison: Comparison) -> str:
     if prior is None:
         return "The variance v is that of these launch pairs alone: too few same-code duels are stored to lend any."
     return (
-        f"{figures.plural(prior.duels, 'same-code duel')} of this machine and scenario lend {prior.dof:.1f} degrees of "
+        f"{plural(prior.duels, 'same-code duel')} of this machine and scenario lend {prior.dof:.1f} degrees of "
         f"freedom at variance {prior.variance:.3g}; lending never makes the observed variance smaller."
     )
 
@@ -109,7 +108,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     first, whole = sum(pair.base_first for pair in comparison.pairs), sum(pair.steps for pair in comparison.pairs)
     turns = "launches in turn (blocks)" if duel.interleave == "blocks" else "steps in turn, a coin for each step pair"
     forecast = "none" if duel.detectable_effect is None else f"{detectable_text(duel.detectable_effect)} at look 1"
-    pairs = figures.plural(len(comparison.pairs), "pair")
+    pairs = plural(len(comparison.pairs), "pair")
     largest = "none" if work.max_abs_diff is None else f"{work.max_abs_diff:g}"
     return [
         ("verdict", verdict.line),

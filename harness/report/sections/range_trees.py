@@ -13,10 +13,10 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.comparison.rows import TreeRange
-from harness.metrics import count_text, milliseconds, percent
 from harness.report import figures
 from harness.report.page import Section, draw
 from harness.report.page import name as shown
+from harness.units import count_text, milliseconds, percent, plural, signed_ms
 
 SMALLEST: Final = 0.0005
 """Share of the axis below which a range has no box: under half a pixel."""
@@ -103,7 +103,7 @@ def section(trees: Sequence[Tree], note: str, changes_ns: Mapping[str, float] | 
                 if boxes
             ],
             ticks=_ticks(span_ns / 1e6) if drawn else [],
-            hidden=figures.plural(hidden, "range") if hidden else "",
+            hidden=plural(hidden, "range") if hidden else "",
         ),
     )
 
@@ -143,7 +143,7 @@ def _box(tree: Tree, item: TreeRange, start_ns: float, span_ns: float, change_ns
     calls = f"{count_text(item.calls)} {'call' if item.calls == 1 else 'calls'}"
     facts = [whole, f"own time {milliseconds(item.self_ns)} ms", calls]
     if change_ns:
-        facts.append(f"own time {figures.signed_ms(change_ns)} ms in head")
+        facts.append(figures.typographic(f"own time {signed_ms(change_ns)} ms in head"))
     return {
         "path": shown(item.path, 300),
         "name": shown(item.name, 80),

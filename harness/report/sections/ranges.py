@@ -8,9 +8,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from harness.metrics import bytes_text, count_text, milliseconds, percent
 from harness.report.page import Section, draw, path
 from harness.report.tables import Column, Row, numbers, table
+from harness.units import bytes_text, count_text, milliseconds, percent
 
 MOST_ROWS: Final = 60
 """The longest ranges; a trace with a range for every operator has thousands."""

@@ -8,10 +8,10 @@ import numpy as np
 from markupsafe import Markup
 
 from harness.analysis.analyze import TraceAnalysis
-from harness.metrics import milliseconds, percent
 from harness.report.page import Section, draw, path
 from harness.report.tables import Column, Row, numbers, table
 from harness.trace.model import Int64Array
+from harness.units import milliseconds, percent
 
 MOST_ROWS: Final = 60
 NONE: Final = "–"

@@ -11,10 +11,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.metrics import milliseconds
-from harness.report import figures
 from harness.report.page import Section, draw
 from harness.report.plots import colour, place, plot, svg
+from harness.units import milliseconds, plural
 
 WIDTH, HEIGHT = 328, 150
 MOST_PANELS: Final = 40
@@ -137,7 +136,7 @@ def _alt(panel: Panel, slowest: dict[str, dict[int, int]]) -> str:
         if times:
             low, middle, high = times[0], times[len(times) // 2], times[-1]
             said.append(
-                f"{side} {figures.plural(len(times), 'step')}, {milliseconds(low)} to {milliseconds(high)} ms, "
+                f"{side} {plural(len(times), 'step')}, {milliseconds(low)} to {milliseconds(high)} ms, "
                 f"half above {milliseconds(middle)} ms"
             )
     return f"{panel.title}: {'; '.join(said)}"

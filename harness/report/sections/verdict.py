@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.comparison import Comparison, RangePart, SameWork
-from harness.metrics import percent
+from harness.comparison import Comparison, MetricChange, RangePart, SameWork
 from harness.report import figures
 from harness.report.page import Section, draw
+from harness.units import change, percent, plural, signed, signed_ms, signed_percent
 from harness.verdict import USELESS_EFFECT, Reason, State, Verdict, detectable_text
 
 MOST_MOVED: Final = 3
@@ -84,13 +84,13 @@ TEMPLATE: Final = """
 <dd class="value small">{{ seen.value }}</dd>
 <dd>{{ seen.detail }}</dd>
 </div>
-{% if c.memory %}
+{% for change in c.metrics if change.bound is not none %}
 <div class="tile">
-<dt>Peak memory</dt>
-<dd class="value small {{ 'slower' if c.memory.exceeded }}">{{ c.memory.head_peak_bytes | bytes }}</dd>
-<dd>{{ memory_detail }}</dd>
+<dt>{{ change.metric.title }}</dt>
+<dd class="value small {{ 'slower' if change.exceeded }}">{{ change.metric.text(change.head) }}</dd>
+<dd>{{ against_base(change) }}</dd>
 </div>
-{% endif %}
+{% endfor %}
 </dl>
 """
 
@@ -119,7 +119,7 @@ def section(comparison: Comparison) -> Section:
             moved_note=_moved_note(comparison, moved),
             work=_work(comparison.same_work),
             seen=_seen(comparison),
-            memory_detail=_memory_detail(comparison),
+            against_base=_against_base,
         ),
     )
 
@@ -130,7 +130,7 @@ def sentence(verdict: Verdict) -> str:
         return f"No verdict: {INVALID.get(verdict.reason, 'this comparison does not hold')}."
     if verdict.ratio is None:
         return "Too few launch pairs for a first look."
-    size = f"{abs(verdict.ratio - 1) * 100:.1f}{figures.NO_BREAK}%"
+    size = figures.typographic(percent(abs(verdict.ratio - 1)))
     match verdict.state:
         case State.SLOWER:
             return f"Head is {size} slower than base."
@@ -145,7 +145,7 @@ def sentence(verdict: Verdict) -> str:
 def explanation(comparison: Comparison) -> str:
     """Return the second sentence: why the verdict is what it is."""
     verdict, rule = comparison.verdict, comparison.rule
-    evidence = f"{figures.plural(verdict.pairs, 'launch pair')} of {figures.plural(verdict.steps_per_pair, 'step')}"
+    evidence = f"{plural(verdict.pairs, 'launch pair')} of {plural(verdict.steps_per_pair, 'step')}"
     match verdict.state:
         case State.INVALID:
             said = verdict.detail or "No more is known"
@@ -181,10 +181,12 @@ def _strip(comparison: Comparison) -> dict[str, object] | None:
         "margin_left": at(-margin),
         "margin_width": round(at(margin) - at(-margin), 2),
         "zero": at(0),
-        "low_label": figures.signed_percent(left),
-        "high_label": figures.signed_percent(right),
-        "alt": f"Difference {figures.change(verdict.ratio)}, interval from {figures.change(verdict.ci[0])} "
-        f"to {figures.change(verdict.ci[1])}; margin ±{percent(margin)}",
+        "low_label": figures.typographic(signed_percent(left)),
+        "high_label": figures.typographic(signed_percent(right)),
+        "alt": figures.typographic(
+            f"Difference {change(verdict.ratio)}, interval from {change(verdict.ci[0])} "
+            f"to {change(verdict.ci[1])}; margin ±{percent(margin)}"
+        ),
     }
 
 
@@ -195,12 +197,12 @@ def _moved_note(comparison: Comparison, moved: Sequence[RangePart]) -> str:
         return "No range moved beyond its noise by an amount that matters."
     whole = sum(part.delta_ns for part in comparison.ranges)
     count = len(comparison.moved)
-    more = f"; {figures.plural(count - len(moved), 'more range')} moved" if count > len(moved) else ""
-    return f"of {figures.signed_ms(whole)} ms in the whole step{more}"
+    more = f"; {plural(count - len(moved), 'more range')} moved" if count > len(moved) else ""
+    return figures.typographic(f"of {signed_ms(whole)} ms in the whole step{more}")
 
 
 def _work(work: SameWork) -> dict[str, str]:
-    steps = figures.plural(work.steps_compared, "step")
+    steps = plural(work.steps_compared, "step")
     if work.first_difference is not None:
         return {"answer": "No", "role": "invalid", "detail": work.first_difference.detail}
     if not work.steps_compared:
@@ -224,9 +226,6 @@ def _seen(comparison: Comparison) -> dict[str, str]:
     return {"value": detectable_text(verdict.detectable_effect), "detail": f"{seen}{before}"}
 
 
-def _memory_detail(comparison: Comparison) -> str:
-    memory = comparison.memory
-    if memory is None:
-        return ""
-    delta = figures.signed_bytes(memory.head_peak_bytes - memory.base_peak_bytes)
-    return f"{delta} against base" + (", above its limit" if memory.exceeded else "")
+def _against_base(change: MetricChange) -> str:
+    delta = signed(change.metric.text(change.head - change.base))
+    return figures.typographic(f"{delta} against base") + (", beyond its limit" if change.exceeded else "")

@@ -1,0 +1,56 @@
+"""The metrics of both sides beside their time, and the limits that head is held to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from markupsafe import Markup
+
+from harness.comparison import Comparison, MetricChange
+from harness.report.page import Section, draw
+from harness.report.tables import Column, Row, numbers, table
+from harness.units import signed
+
+TEMPLATE: Final = """
+{% if table %}
+<p>
+{% for change in limited %}
+Head’s {{ change.metric.title | lower }} {{ "exceeds its limit" if change.exceeded else "stays within its limit" }}.
+{% endfor %}
+Such figures repeat so closely that a plain threshold does; they are no part of the verdict on time.</p>
+{{ table }}
+{% else %}
+<p class="nothing">The launches reported no such figures.</p>
+{% endif %}
+"""
+
+
+def section(comparison: Comparison) -> Section:
+    """Return the metrics of a comparison."""
+    device, ranks = comparison.duel.device, comparison.duel.ranks
+    columns = [Column(title="Of all launches", kind="name"), *numbers("Base", "Head", "Difference", "Limit of head")]
+    rows = [_row(change, device, ranks) for change in comparison.metrics]
+    return Section(
+        anchor="metrics",
+        title="Memory and other figures",
+        html=draw(
+            TEMPLATE,
+            table=table("Memory and other figures", columns, rows) if rows else None,
+            limited=[change for change in comparison.metrics if change.bound is not None],
+        ),
+    )
+
+
+def _row(change: MetricChange, device: str | None, ranks: int) -> Row:
+    text = change.metric.text
+    label = Markup('{} <span class="muted">{}</span>').format(change.metric.title, change.metric.detail(device, ranks))
+    difference = signed(text(change.head - change.base))
+    return Row(
+        cells=[
+            label,
+            text(change.base),
+            text(change.head),
+            difference,
+            "" if change.bound is None else text(change.bound),
+        ]
+    )
