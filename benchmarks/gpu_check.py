@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.store import Store
-
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
 TIME_LIMIT_S = 450.0
@@ -80,7 +78,7 @@ def check_moves(scenario: str, bench: Document, analysis: Document) -> list[Chec
     """Bytes that each probe counted, bytes that CUPTI saw in its range, and bytes that the engine says it has."""
     counted = {row["path"]: row.get("moved_bytes_per_step") or 0.0 for row in bench["ranges"]}
     seen_rows = {path: row for row in analysis["ranges"] for path in MOVES if _is_path(row["path"], path)}
-    description = bench["engine"]
+    description = bench["run"]["engine"]
     checks = []
     for path, (direction, size_key) in MOVES.items():
         name = path.rpartition("/")[2]
@@ -140,8 +138,8 @@ def check_all(results: Mapping[str, tuple[Document, Document]]) -> list[Check]:
     base = results[BASE][0]
     checks = []
     for scenario, (bench, analysis) in results.items():
-        cuda = "cuda" in str(bench["device"]).lower()
-        checks.append(Check(scenario=scenario, name="ran on CUDA", ok=cuda, seen=str(bench["device"])))
+        cuda = "cuda" in str(bench["run"]["device"]).lower()
+        checks.append(Check(scenario=scenario, name="ran on CUDA", ok=cuda, seen=str(bench["run"]["device"])))
         checks.append(check_losses(scenario, bench, base))
         checks.extend(check_moves(scenario, bench, analysis))
         checks.extend(check_gpu_time(scenario, analysis))
@@ -163,7 +161,7 @@ def table(results: Mapping[str, tuple[Document, Document]]) -> str:
     )
     rows = [head]
     for scenario, (bench, analysis) in results.items():
-        median = {row["path"]: row["median_ms"] for row in bench["ranges"]}
+        median = {row["path"]: row["median_ns"] / 1e6 for row in bench["ranges"]}
         steps = max(len(analysis["steps"]), 1)
         busy = sum(step["gpu_busy_ns"] for step in analysis["steps"])
         whole = sum(step["duration_ns"] for step in analysis["steps"]) or 1
@@ -205,12 +203,6 @@ def _is_path(path: str, wanted: str) -> bool:
     return path == wanted or path.endswith("/" + wanted)
 
 
-def engine_description(run_id: str) -> Document:
-    """What the engine said about itself when the run began: its parameters and their bytes."""
-    with Store(REPORTS / "results.db") as store:
-        return store.run(run_id).engine
-
-
 def stepduel(arguments: Sequence[str], deadline: float) -> tuple[int, dict[str, Any]]:
     """Run a stepduel command with `--json`; return its exit code and document, {} when it printed none."""
     command = [sys.executable, "-m", "harness.cli", *arguments, "--json"]
@@ -245,8 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         how += ["--reports", str(REPORTS)]
         try:
             code, bench = stepduel(["bench", scenario, *how], deadline)
-            if code or bench.get("status") != "completed":
-                print(f"{scenario}: bench ended with {code}: {bench.get('reason')}", file=sys.stderr)
+            run = bench.get("run", {})
+            if code or run.get("status") != "completed":
+                print(f"{scenario}: bench ended with {code}: {run.get('reason')}", file=sys.stderr)
                 return 4
             code, analysis = stepduel(["analyze", bench["trace"]], deadline)
         except subprocess.TimeoutExpired:
@@ -255,8 +248,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code:
             print(f"{scenario}: analyze ended with {code}", file=sys.stderr)
             return 4
-        results[scenario] = (bench | {"engine": engine_description(bench["run_id"])}, analysis)
-        print(f"{scenario}: {bench['collector']}, {time.monotonic() - started:.0f} s", file=sys.stderr)
+        results[scenario] = (bench, analysis)
+        print(f"{scenario}: {run['collector']}, {time.monotonic() - started:.0f} s", file=sys.stderr)
     checks = check_all(results)
     print(table(results))
     print()

@@ -10,17 +10,17 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import harness
-from harness import names
-from harness.analysis.step_finder import worker_steps
-from harness.analysis.steps import PathSummary, StepTable, step_table, summarise
+from harness import documents, names
+from harness.analysis.path_summary import PathSummary
+from harness.analysis.steps import StepTable, summarise
 from harness.collectors.base import Collector
 from harness.collectors.choice import choose
 from harness.collectors.registry import collect_trace, collectors
@@ -28,14 +28,13 @@ from harness.environment import load_average, read_environment
 from harness.errors import LaunchError, StepduelError, TraceError, UsageError
 from harness.launch import Launch, LaunchFailedError, Pace, Ready, StepReport, interrupted_once, scenario_request
 from harness.launch.failure import tail
+from harness.launch.rows import launch_steps, step_records
 from harness.metrics import METRICS
 from harness.scenario import Scenario
-from harness.store import RESULTS, RangeRecord, RunRecord, StepRecord, Store, check_writable, new_run_id
+from harness.store import RESULTS, RunRecord, StepRecord, Store, check_writable, new_run_id
 from harness.subject import Subject
-from harness.trace.nesting import range_tree
-from harness.trace.reader import read_trace
 
-SCHEMA = "stepduel/bench/1"
+SCHEMA = "stepduel/bench/2"
 EXIT_INTERRUPTED = 130
 
 Progress = Callable[[str, int], None]
@@ -45,6 +44,15 @@ Progress = Callable[[str, int], None]
 @dataclass(frozen=True, kw_only=True)
 class BenchResult:
     """One run as it was stored, and what its trace says. Figures are over measured steps, slowest rank of each."""
+
+    ALSO_IN_DOCUMENT: ClassVar = (
+        "durations_ns",
+        "step_median_ns",
+        "tokens_per_s",
+        "figures",
+        "losses",
+        "trace",
+    )
 
     run: RunRecord
     exit_code: int
@@ -77,7 +85,7 @@ class BenchResult:
 
         Without one, of `durations_ns`, which the workers report; None without a measured step.
         """
-        traced = next((item.median_ms * 1e6 for item in self.ranges if item.path == names.STEP), None)
+        traced = next((item.median_ns for item in self.ranges if item.path == names.STEP), None)
         return traced or (median(self.durations_ns) if self.durations_ns else None)
 
     @property
@@ -102,27 +110,8 @@ class BenchResult:
         return None if self.run.trace is None else self.reports / self.run.trace
 
     def document(self) -> dict[str, Any]:
-        """Return the result as the JSON document `stepduel/bench/1`."""
-        run = self.run
-        return {
-            "schema": SCHEMA,
-            "scenario": run.scenario,
-            "run_id": run.id,
-            "status": run.status,
-            "reason": run.reason,
-            "collector": run.collector,
-            "device": run.device,
-            "revision": run.revision,
-            "ranks": run.ranks,
-            "steps": [
-                {"rank": step.rank, "index": step.sequence, "duration_ns": step.duration_ns} for step in self.measured
-            ],
-            "ranges": [asdict(item) for item in self.ranges],
-            "tokens_per_s": self.tokens_per_s,
-            **self.figures,
-            "trace": None if self.trace is None else str(self.trace),
-            "losses": self.losses,
-        }
+        """Return the result as the JSON document `stepduel/bench/2`."""
+        return documents.document(SCHEMA, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,9 +184,13 @@ def _run(scenario: Scenario, subject: Subject, collector: str, reports: Path, pr
     trace = reports / "traces" / f"{started.run_id}.sqlite"
     table = _collect(chosen.collector, logs, scenario, trace, attempt)
     run = _run_record(scenario, subject, chosen.collector, started, attempt, has_trace=trace.exists())
-    steps = _step_records(attempt.reports, scenario.run.warmup_steps)
+    steps = [
+        record
+        for report in attempt.reports
+        for record in step_records(report, measured=report.index >= scenario.run.warmup_steps)
+    ]
     with Store(reports / RESULTS) as store:
-        store.add_run(run, environment, steps, [] if table is None else _range_records(table))
+        store.add_run(run, environment, steps, [] if table is None else table.rows())
     return BenchResult(
         run=run,
         exit_code=attempt.exit_code,
@@ -236,10 +229,7 @@ def _collect(collector: Collector, logs: Path, scenario: Scenario, trace: Path, 
         return None
     try:
         collect_trace(collector, logs, scenario.run.ranks, trace, keep_rank_files=attempt.reason is not None)
-        content = read_trace(trace)
-        tree = range_tree(content)
-        steps = worker_steps(content, tree, warmup_steps=scenario.run.warmup_steps)
-        return step_table(content, tree=tree, steps=steps)
+        return launch_steps(trace, warmup_steps=scenario.run.warmup_steps)
     except (LaunchError, TraceError, KeyboardInterrupt) as error:
         attempt.fail(error)
         return None
@@ -270,38 +260,6 @@ def _run_record(
         engine_versions={**subject.versions(), **{k: v for k, v in ready.versions.items() if v}} if ready else {},
         engine=ready.engine_description if ready else {},
     )
-
-
-def _step_records(reports: list[StepReport], warmup_steps: int) -> list[StepRecord]:
-    return [
-        StepRecord(
-            sequence=report.index,
-            rank=rank,
-            measured=report.index >= warmup_steps,
-            duration_ns=duration_ns,
-            loss=report.loss if rank == 0 else None,
-            tokens=report.tokens if rank == 0 else None,
-            figures=report.figures if rank == 0 else {},
-        )
-        for report in reports
-        for rank, duration_ns in enumerate(report.durations_ns)
-    ]
-
-
-def _range_records(table: StepTable) -> list[RangeRecord]:
-    return [
-        RangeRecord(
-            sequence=row.step,
-            rank=row.rank,
-            path=row.path,
-            calls=row.calls,
-            total_ns=row.total_ns,
-            self_ns=row.self_ns,
-            moved_bytes=row.moved_bytes,
-            collected_objects=row.collected_objects,
-        )
-        for row in table.rows()
-    ]
 
 
 def _without_end(log_tail: Sequence[str], reason: str) -> tuple[str, ...]:

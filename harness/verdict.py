@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from harness.stats.paired import PairDifference, Problem, StepPairs, UnusableError, pair_difference
 from harness.stats.sequential import DEFAULT_LOOKS, Look, Outcome, Rule, pairs_to_decide, replay
@@ -68,6 +69,8 @@ class Verdict:
     `ci` is the interval the state rests on: for `same` the one held against the margin (90 %), otherwise the one held
     against 1 (99.5 % with four looks). `detectable_effect` is a fraction: the slowdown seen with 80 % power.
     """
+
+    ALSO_IN_DOCUMENT: ClassVar = ("line",)
 
     state: State
     reason: Reason

@@ -15,14 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: list[set[str]] = [
     {"cli"},
     {"gate", "history"},
-    {"bench", "duel", "report", "doctor"},
+    {"bench", "duel", "report", "doctor", "frames"},
     {"comparison", "launch", "worker"},
     {"collectors", "subject"},
     {"verdict", "analysis", "stats", "store"},
     {"trace"},
     {"scenario", "environment", "conditions"},
     {"metrics"},
-    {"errors", "names", "units", "visible", "__init__"},
+    {"documents", "errors", "measured", "names", "units", "visible", "__init__"},
 ]
 # The only imports allowed inside a line: a launch writes the worker's plan, verdict and attribution use statistics.
 WITHIN_LINE = {("launch", "worker"), ("verdict", "stats"), ("analysis", "stats")}
@@ -105,6 +105,20 @@ def test_worker_needs_only_the_standard_library_nvtx_and_torch() -> None:
     for path in sorted(reached):
         tops = {m.split(".")[0] for m in imported_modules(path)}
         assert tops <= allowed, f"{path.relative_to(ROOT)} imports {sorted(tops - allowed)}"
+
+
+def test_no_command_loads_pandas() -> None:
+    """Only `harness.frames` does, which no command imports."""
+    code = (
+        "import sys, pkgutil, importlib, harness.cli as cli\n"
+        "for module in pkgutil.iter_modules(cli.__path__):\n"
+        "    module.name == '__main__' or importlib.import_module(f'harness.cli.{module.name}')\n"
+        "import harness.bench, harness.duel, harness.gate.reports, harness.history.page, harness.report\n"
+        "import harness.comparison.rows, harness.analysis.analyze\n"
+        "print([m for m in ('torch', 'pandas') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "[]"
 
 
 def test_importing_harness_loads_no_heavy_package() -> None:

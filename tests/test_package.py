@@ -71,5 +71,5 @@ def test_scenarios_works_elsewhere(elsewhere: Path) -> None:
 def test_bench_works_elsewhere(elsewhere: Path) -> None:
     out = checked([str(elsewhere / "venv/bin/stepduel"), "bench", "smoke", "--steps", "2", "--json"], elsewhere)
     document = json.loads(out)
-    assert (document["status"], document["revision"]) == ("completed", None)
+    assert (document["run"]["status"], document["run"]["revision"]) == ("completed", None)
     assert (elsewhere / document["trace"]).is_file()

@@ -7,6 +7,7 @@ counts for a range is a matter of the rule (`harness.trace.projection`); both ru
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,9 +23,11 @@ from harness.analysis.gpu_totals import (
     gpu_totals,
     kernel_totals,
 )
-from harness.analysis.range_totals import PathPerStep, PathTotal, path_totals, per_step
+from harness.analysis.path_summary import PathSummary
+from harness.analysis.range_totals import PathTotal, path_totals, per_step
 from harness.analysis.step_finder import Steps, find_steps
 from harness.analysis.step_gpu import StepGpu, step_gpu
+from harness.analysis.step_rows import DroppedStep, StepRow, dropped_steps, kept_steps
 from harness.trace.links import link
 from harness.trace.model import Int64Array, Trace
 from harness.trace.nesting import range_tree
@@ -47,23 +50,40 @@ class RankSummary:
 class TraceAnalysis:
     """What a trace says."""
 
+    NOT_IN_DOCUMENT: ClassVar = {
+        "trace": "its events are `stepduel export`'s; the document describes it",
+        "steps": "arrays: the document has a row for each step, and the steps' name",
+        "step_gpu": "arrays: in the rows of the steps",
+    }
+    ALSO_IN_DOCUMENT: ClassVar = ("dropped_steps", "slowest_rank")
+
     trace: Trace
     steps: Steps
     step_gpu: StepGpu
     rule: ProjectionRule
     ranges: tuple[PathTotal, ...]
     """The whole capture, in tree order."""
-    per_step: tuple[PathPerStep, ...]
+    per_step: tuple[PathSummary, ...]
     """A typical step, in tree order; of whole captures where there are no steps."""
     ranks: tuple[RankSummary, ...]
     kernels: tuple[NameTotal, ...]
     api: tuple[NameTotal, ...]
     copies: tuple[CopyTotal, ...]
     gpu: GpuTotals
-    coverage: dict[str, float]
-    """By rule: share of the GPU time that found a range; 0 where there was no GPU work."""
+    coverage: dict[str, float | None]
+    """By rule: share of the GPU time that found a range; None where there was no GPU work."""
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def kept_steps(self) -> list[StepRow]:
+        """The steps that all figures are over."""
+        return kept_steps(self.steps, self.step_gpu)
+
+    @property
+    def dropped_steps(self) -> list[DroppedStep]:
+        """The steps that are left out, with the reason."""
+        return dropped_steps(self.steps)
 
     @property
     def slowest_rank(self) -> RankSummary | None:
@@ -99,7 +119,7 @@ def analyze(
         api=tuple(api_totals(trace)),
         copies=tuple(copy_totals(trace)),
         gpu=totals,
-        coverage={name: coverage(trace, links, name) for name in RULES},
+        coverage={name: coverage(trace, links, name) if len(trace.operations) else None for name in RULES},
         findings=tuple(findings.find(capture)),
         warnings=(
             *trace.warnings,

@@ -15,30 +15,48 @@ over launch pairs; its q-value (Benjamini-Hochberg over all parts) explains and 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import pandas as pd
 
+from harness.analysis.range_part import JudgedPart, Sides
 from harness.names import PATH_SEPARATOR
 from harness.stats.multiple import benjamini_hochberg
 from harness.stats.paired import FloatArray, mean_interval
+from harness.trace.model import Int64Array
 
-COLUMNS = ("pair", "rank", "step", "path", "self_ns")
 FALSE_DISCOVERY_RATE = 0.10
 CONFIDENCE = 0.95
 
+StepPair = tuple[int, int]
+"""Launch pair and step, which mean the same on both sides."""
+Tree = Mapping[str, int]
+"""Self time by range path, of one step of one rank."""
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+
+class SelfTime(Protocol):
+    """All calls of one range path in one step of one rank. A range that a step did not enter has no row."""
+
+    @property
+    def pair(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def self_ns(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """The step-time difference in parts. Per step, in nanoseconds; `base_ns` and so on are the sums of the parts.
+    """The step-time difference in parts, largest first. Mean ns a step; `base_ns` and so on are sums of the parts."""
 
-    `parts` has one row a range path, largest |delta| first: `path`, `base_ns`, `head_ns`, `delta_ns` (int64),
-    `ci_low_ns`, `ci_high_ns`, `p` (NaN where a single launch pair gives no interval), `q`, `significant`, and `sides`
-    (`both`, `base` or `head`: where the path occurs).
-    """
-
-    parts: pd.DataFrame
+    parts: tuple[JudgedPart, ...]
     base_ns: int
     head_ns: int
     delta_ns: int
@@ -50,97 +68,89 @@ class Attribution:
 
     def share(self, path: str) -> float:
         """Fraction of the step difference that lies in `path` and everything below it; NaN if there is none."""
-        paths = self.parts["path"]
-        inside = (paths == path) | paths.str.startswith(path + PATH_SEPARATOR)
-        return float(self.parts.loc[inside, "delta_ns"].sum() / self.delta_ns) if self.delta_ns else float("nan")
+        below = path + PATH_SEPARATOR
+        inside_ns = sum(part.delta_ns for part in self.parts if part.path == path or part.path.startswith(below))
+        return inside_ns / self.delta_ns if self.delta_ns else float("nan")
 
 
-def attribute(base: pd.DataFrame, head: pd.DataFrame) -> Attribution:
+def attribute(base: Iterable[SelfTime], head: Iterable[SelfTime]) -> Attribution:
     """Split the step difference of a duel over its range paths.
 
-    Each frame has one row a range path, step, rank and launch pair: `pair`, `rank`, `step` (integers that mean the same
-    on both sides), `path` (names joined by `/`), `self_ns` (integer, summed over calls). A range that a step did not
-    enter has no row. Step pairs that only one side has are left out; `ValueError` if none is left.
+    Step pairs that only one side has are left out; `ValueError` if none is left.
     """
-    sides = {"base": _slowest(base), "head": _slowest(head)}
-    totals = pd.concat({side: rows.groupby(["pair", "step"])["self_ns"].sum() for side, rows in sides.items()}, axis=1)
-    totals = totals.dropna()
-    if totals.empty or (totals <= 0).any(axis=None):
+    trees = {"base": _slowest(base), "head": _slowest(head)}
+    common = sorted(trees["base"].keys() & trees["head"].keys())
+    # (step pairs, sides): ns
+    totals = np.array([[sum(trees[side][key].values()) for side in trees] for key in common], dtype=np.int64)
+    if not len(totals) or (totals <= 0).any():
         raise ValueError(f"{len(totals)} step pairs that both sides measured: expected some, all longer than 0 ns")
-    middle = _middle_half(totals)
-    sums = {side: _sums(rows, middle) for side, rows in sides.items()}
-    paths = sums["base"].columns.union(sums["head"].columns)
-    steps = middle.to_frame(index=False).groupby("pair").size()
-    # (pairs, paths): mean self time a step of each launch pair; a path that a side lacks took no time there.
-    means = {
-        side: table.reindex(index=steps.index, columns=paths, fill_value=0).div(steps, axis=0).to_numpy(dtype=float)
-        for side, table in sums.items()
-    }
-    parts = _parts(paths, means)
-    all_steps = (totals["head"] - totals["base"]).groupby("pair").mean().mean()
+    pair_of = np.array([pair for pair, _ in common])
+    pairs = np.unique(pair_of).tolist()
+    middle = [[common[at] for at in _middle_half(totals, np.flatnonzero(pair_of == pair))] for pair in pairs]
+    chosen = [key for keys in middle for key in keys]
+    found = {side: {path for key in chosen for path in own[key]} for side, own in trees.items()}
+    paths = sorted(found["base"] | found["head"])
+    parts = _parts(paths, found, *(_means(own, middle, paths) for own in trees.values()))
+    differences = totals[:, 1] - totals[:, 0]
     return Attribution(
-        parts=parts.assign(sides=[_sides(path, sums) for path in parts["path"]]),
-        base_ns=int(parts["base_ns"].sum()),
-        head_ns=int(parts["head_ns"].sum()),
-        delta_ns=int(parts["delta_ns"].sum()),
-        all_steps_delta_ns=float(all_steps),
-        pairs=len(steps),
-        step_pairs=len(middle),
+        parts=tuple(sorted(parts, key=lambda part: (-abs(part.delta_ns), part.path))),
+        base_ns=sum(int(part.base_ns) for part in parts),
+        head_ns=sum(int(part.head_ns) for part in parts),
+        delta_ns=sum(int(part.delta_ns) for part in parts),
+        all_steps_delta_ns=float(np.mean([differences[pair_of == pair].mean() for pair in pairs])),
+        pairs=len(pairs),
+        step_pairs=len(chosen),
     )
 
 
-def _slowest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the slowest rank of each launch pair and step; of equal ranks the first."""
-    missing = set(COLUMNS) - set(frame.columns)
-    if missing:
-        raise ValueError(f"attribution needs the columns {', '.join(COLUMNS)}: {', '.join(sorted(missing))} missing")
-    by_rank = frame.groupby(["pair", "step", "rank"])["self_ns"].sum().sort_index()
-    slowest = pd.DataFrame(by_rank.groupby(["pair", "step"]).idxmax().tolist(), columns=["pair", "step", "rank"])
-    return frame.merge(slowest, on=["pair", "step", "rank"])
+def _slowest(rows: Iterable[SelfTime]) -> dict[StepPair, Tree]:
+    """Return the tree of each step's slowest rank; of equal ranks the first."""
+    ranks: dict[StepPair, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        ranks[row.pair, row.sequence][row.rank][row.path] = row.self_ns
+    return {key: own[min(own, key=lambda rank: (-sum(own[rank].values()), rank))] for key, own in ranks.items()}
 
 
-def _middle_half(totals: pd.DataFrame) -> pd.MultiIndex:
-    """(pair, step) of the step pairs around the median log ratio of each launch pair: n minus n // 4 at either end."""
-    ratio = totals["head"] / totals["base"]  # its logarithm has the same order
+def _middle_half(totals: Int64Array, rows: Int64Array) -> Int64Array:
+    """Return those of `rows` around the median log ratio of a launch pair: n minus n // 4 at either end."""
+    ratio = totals[rows, 1] / totals[rows, 0]  # its logarithm has the same order
     # Ties keep the order of steps, so that the same data always give the same figures.
-    rank = ratio.groupby("pair").rank(method="first") - 1
-    count = ratio.groupby("pair").transform("size")
-    inside = (rank >= count // 4) & (rank < count - count // 4)
-    return pd.MultiIndex.from_frame(totals.index.to_frame()[inside.to_numpy()])
+    order = rows[np.argsort(ratio, kind="stable")]
+    cut = len(order) // 4
+    return order[cut : len(order) - cut]
 
 
-def _sums(rows: pd.DataFrame, steps: pd.MultiIndex) -> pd.DataFrame:
-    """Self time summed over the chosen steps: one row a launch pair, one column a path."""
-    chosen = rows[pd.MultiIndex.from_frame(rows[["pair", "step"]]).isin(steps)]
-    return chosen.groupby(["pair", "path"])["self_ns"].sum().unstack(fill_value=0)
+def _means(trees: Mapping[StepPair, Tree], middle: list[list[StepPair]], paths: list[str]) -> FloatArray:
+    """Return the mean self time a step of each launch pair, (pairs, paths) in ns; 0 for a path that a step lacks."""
+    sums = [[sum(trees[key].get(path, 0) for key in keys) for path in paths] for keys in middle]
+    means: FloatArray = np.array(sums, dtype=np.float64) / np.array([[len(keys)] for keys in middle])
+    return means
 
 
-def _parts(paths: pd.Index, means: dict[str, FloatArray]) -> pd.DataFrame:
-    low, high, p = mean_interval(means["head"] - means["base"], CONFIDENCE)
+def _parts(paths: list[str], found: Mapping[str, set[str]], base: FloatArray, head: FloatArray) -> list[JudgedPart]:
+    low, high, p = mean_interval(head - base, CONFIDENCE)
     q = benjamini_hochberg(p)
-    base_ns, head_ns = _whole(means["base"].mean(axis=0)), _whole(means["head"].mean(axis=0))
-    parts = pd.DataFrame(
-        {
-            "path": paths,
-            "base_ns": base_ns,
-            "head_ns": head_ns,
-            "delta_ns": head_ns - base_ns,
-            "ci_low_ns": low,
-            "ci_high_ns": high,
-            "p": p,
-            "q": q,
-            "significant": q <= FALSE_DISCOVERY_RATE,
-        }
-    )
-    order = np.lexsort((parts["path"].to_numpy(dtype=str), -parts["delta_ns"].abs().to_numpy()))
-    return parts.iloc[order].reset_index(drop=True)
+    base_ns, head_ns = _whole(base.mean(axis=0)), _whole(head.mean(axis=0))
+    return [
+        JudgedPart(
+            path=path,
+            sides=_sides(path, found),
+            base_ns=int(base_ns[at]),
+            head_ns=int(head_ns[at]),
+            ci_ns=None if np.isnan(low[at]) else (float(low[at]), float(high[at])),
+            q=None if np.isnan(p[at]) else float(q[at]),
+            significant=bool(q[at] <= FALSE_DISCOVERY_RATE),
+        )
+        for at, path in enumerate(paths)
+    ]
 
 
-def _whole(values: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _whole(values: FloatArray) -> Int64Array:
     """Round to whole numbers whose sum is the rounded sum: differences of the rounded running sum."""
     return np.diff(np.rint(np.cumsum(values)), prepend=0).astype(np.int64)
 
 
-def _sides(path: str, sums: dict[str, pd.DataFrame]) -> str:
-    present = [side for side, table in sums.items() if path in table.columns]
-    return present[0] if len(present) == 1 else "both"
+def _sides(path: str, found: Mapping[str, set[str]]) -> Sides:
+    if path in found["base"] and path in found["head"]:
+        return "both"
+    return "base" if path in found["base"] else "head"

@@ -13,11 +13,12 @@ This explains and does not judge. Two captures are two samples: what differs bet
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from harness.analysis.capture import Capture, step_names_folded
+from harness.analysis.range_part import RangePart
 from harness.analysis.range_totals import step_of_ranges
 from harness.analysis.step_finder import Steps, find_steps, whole_capture
 from harness.names import STEP
@@ -44,43 +45,31 @@ class DiffSide:
     """Name of its steps; None where whole captures are compared."""
     steps: int
     """Kept steps, each counted for every rank."""
-    dropped: int
+    dropped_steps: int
     step_ns: float
     """Mean duration."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffPart:
-    """Self time of one path, mean per step."""
+class DiffPart(RangePart):
+    """Self time of one path, with its calls and what it launched on the GPU, mean per step."""
 
-    path: str
     base_calls: float
     head_calls: float
-    base_ns: float
-    head_ns: float
     base_gpu_ns: float
     """GPU time of what was launched in it and in none of its children. Not additive: GPU work overlaps."""
     head_gpu_ns: float
 
-    @property
-    def delta_ns(self) -> float:
-        return self.head_ns - self.base_ns
-
-    @property
-    def sides(self) -> str:
-        """`both`, or the side that alone has it."""
-        if self.base_calls and self.head_calls:
-            return "both"
-        return "base" if self.base_calls else "head"
-
 
 @dataclass(frozen=True, kw_only=True)
 class TraceDiff:
-    """The difference of two traces in parts, largest first."""
+    """The difference of two traces in parts, those of `ranges`, largest first."""
+
+    ALSO_IN_DOCUMENT: ClassVar = ("delta_ns",)
 
     base: DiffSide
     head: DiffSide
-    parts: tuple[DiffPart, ...]
+    ranges: tuple[DiffPart, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -128,7 +117,7 @@ def diff_traces(
     return TraceDiff(
         base=described[0],
         head=described[1],
-        parts=tuple(_parts(totals[0], totals[1], described[0].steps, described[1].steps)),
+        ranges=tuple(_parts(totals[0], totals[1], described[0].steps, described[1].steps)),
         warnings=tuple(warnings),
     )
 
@@ -140,7 +129,7 @@ def _side(trace: Trace, steps: Steps) -> DiffSide:
         ranks=len(trace.ranks),
         step=steps.name,
         steps=int(kept.sum()),
-        dropped=int((~kept).sum()),
+        dropped_steps=int((~kept).sum()),
         step_ns=float(steps.duration_ns[kept].mean()) if kept.any() else 0.0,
     )
 
@@ -180,6 +169,7 @@ def _parts(base: _Totals, head: _Totals, base_steps: int, head_steps: int) -> li
         parts.append(
             DiffPart(
                 path=path,
+                sides="both" if of_base.calls and of_head.calls else "base" if of_base.calls else "head",
                 base_calls=of_base.calls / per_base,
                 head_calls=of_head.calls / per_head,
                 base_ns=of_base.self_ns / per_base,

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from harness.analysis.capture import NONE, Capture
+from harness.analysis.path_summary import PathSummary, path_summaries
+from harness.measured import TreeRange
 from harness.trace.groups import folded, summed
 from harness.trace.model import FloatArray, Int32Array, Int64Array, Trace
 from harness.trace.nesting import RangeTree, inherited
@@ -25,6 +28,8 @@ from harness.trace.projection import COPY_CLASSES, Projection
 class CopyShare:
     """Copies of one direction and kind of host memory that belong to a path."""
 
+    ALSO_IN_DOCUMENT: ClassVar = ("gb_per_s",)
+
     direction: str
     """`h2d`, `d2h`, `device` (within or between devices) or `other`."""
     memory: str | None
@@ -33,14 +38,18 @@ class CopyShare:
     total_ns: int
     """Sum of their durations."""
 
+    @property
+    def gb_per_s(self) -> float | None:
+        """Bandwidth; None where they took no time."""
+        return bandwidth([self])
+
 
 @dataclass(frozen=True, kw_only=True)
-class PathTotal:
+class PathTotal(TreeRange):
     """All ranges of one path over the whole capture. GPU figures are sums over the calls, inclusive."""
 
-    path: str
-    name: str
-    depth: int
+    ALSO_IN_DOCUMENT: ClassVar = ("h2d_gb_per_s", "d2h_gb_per_s")
+
     calls: int
     total_ns: int
     self_ns: int
@@ -59,25 +68,15 @@ class PathTotal:
     """From the start of the launching call to the start of the operation, summed over the operations."""
     copies: tuple[CopyShare, ...]
 
-    def gb_per_s(self, direction: str) -> float | None:
-        """Bandwidth of the copies in one direction; None where there were none."""
-        return bandwidth([copy for copy in self.copies if copy.direction == direction])
+    @property
+    def h2d_gb_per_s(self) -> float | None:
+        """Bandwidth of its copies to the device; None where there were none."""
+        return bandwidth([copy for copy in self.copies if copy.direction == "h2d"])
 
-
-@dataclass(frozen=True, kw_only=True)
-class PathPerStep:
-    """One path within a typical step. Figures of a step are sums over its calls; medians are over the kept steps of all
-    ranks, a step without the path counting as zero."""
-
-    path: str
-    name: str
-    depth: int
-    calls_per_step: float
-    """Mean."""
-    median_ms: float
-    p90_ms: float
-    self_median_ms: float
-    gpu_median_ms: float
+    @property
+    def d2h_gb_per_s(self) -> float | None:
+        """The same of its copies to the host."""
+        return bandwidth([copy for copy in self.copies if copy.direction == "d2h"])
 
 
 def path_totals(trace: Trace, tree: RangeTree, projection: Projection) -> list[PathTotal]:
@@ -154,7 +153,7 @@ def innermost_copies(ranges: Sequence[PathTotal]) -> list[tuple[PathTotal, CopyS
     return sorted(told, key=lambda pair: -pair[1].bytes)
 
 
-def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
+def per_step(capture: Capture, projection: Projection) -> list[PathSummary]:
     """A typical step, siblings by first start: ranges of the step's thread, from its own range on.
 
     Without steps each rank's whole capture is one, with the ranges of all its threads.
@@ -176,23 +175,7 @@ def per_step(capture: Capture, projection: Projection) -> list[PathPerStep]:
     )
     from_step_ns = trace.ranges.start_ns[rows] - steps.start_ns[row_step]
     first = folded(np.minimum, path, from_step_ns, len(paths), np.iinfo(np.int64).max)
-    depth = paths.depth
-    mean_calls, p90 = calls.mean(axis=1), np.percentile(total, 90, axis=1)
-    median, self_median, gpu_median = (np.median(figures, axis=1) for figures in (total, self_ns, gpu))
-    return [
-        PathPerStep(
-            path=paths.text[at],
-            name=paths.name[at],
-            depth=depth[at],
-            calls_per_step=float(mean_calls[at]),
-            median_ms=float(median[at]) / 1e6,
-            p90_ms=float(p90[at]) / 1e6,
-            self_median_ms=float(self_median[at]) / 1e6,
-            gpu_median_ms=float(gpu_median[at]) / 1e6,
-        )
-        for at in paths.tree_order(first)
-        if calls[at].any()
-    ]
+    return path_summaries(paths, paths.tree_order(first), calls, total, self_ns, gpu_ns=gpu)
 
 
 def step_of_ranges(capture: Capture) -> Int64Array:

@@ -18,25 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness import names
+from harness.analysis.path_summary import PathSummary, path_summaries
 from harness.analysis.step_finder import Steps, find_steps
+from harness.measured import RangeRecord
 from harness.trace.groups import summed
 from harness.trace.model import FloatArray, Int64Array, Trace
 from harness.trace.nesting import RangeTree, inherited, innermost, range_tree
 from harness.trace.paths import ROOT, PathTable, path_table
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepRange:
-    """All calls of one path within one step of one rank. Payload sums are None where no call said anything."""
-
-    rank: int
-    step: int
-    path: str
-    calls: int
-    total_ns: int
-    self_ns: int
-    moved_bytes: int | None
-    collected_objects: int | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,13 +44,13 @@ class StepTable:
     """Per cell: sum of the marks' payloads; NaN where there was none."""
     collected_objects: FloatArray
 
-    def rows(self) -> Iterator[StepRange]:
+    def rows(self) -> Iterator[RangeRecord]:
         """The cells as objects, dropped steps included."""
         for cell in range(len(self.step)):
             step = int(self.step[cell])
-            yield StepRange(
+            yield RangeRecord(
                 rank=int(self.steps.rank[step]),
-                step=int(self.steps.index[step]),
+                sequence=int(self.steps.index[step]),
                 path=self.paths.text[int(self.path[cell])],
                 calls=int(self.calls[cell]),
                 total_ns=int(self.total_ns[cell]),
@@ -70,21 +58,6 @@ class StepTable:
                 moved_bytes=_whole(self.moved_bytes[cell]),
                 collected_objects=_whole(self.collected_objects[cell]),
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PathSummary:
-    """One path over the kept steps, each taken from its slowest rank."""
-
-    path: str
-    calls_per_step: float
-    median_ms: float
-    p90_ms: float
-    share: float
-    """Of the time of these steps."""
-    self_median_ms: float
-    moved_bytes_per_step: float | None
-    """None where no call of it said what it moved."""
 
 
 def step_table(
@@ -135,26 +108,14 @@ def summarise(table: StepTable) -> list[PathSummary]:
     used = np.flatnonzero(position[table.step] != ROOT)
     step, path = position[table.step[used]], table.path[used]
     # (figure, path, kept step): calls, ns, ns, bytes
-    by_path = np.zeros((4, len(table.paths), count))
-    for layer, column in enumerate((table.calls, table.total_ns, table.self_ns, np.nan_to_num(table.moved_bytes))):
-        by_path[layer, path, step] = column[used]
-    spoke = np.zeros(len(table.paths), dtype=np.bool_)
-    spoke[path[~np.isnan(table.moved_bytes[used])]] = True
+    figures = np.zeros((4, len(table.paths), count))
+    figures[3] = np.nan  # a step that said nothing is not one that moved nothing
+    for layer, column in enumerate((table.calls, table.total_ns, table.self_ns, table.moved_bytes)):
+        figures[layer, path, step] = column[used]
+    calls, total_ns, self_ns, moved_bytes = figures
     whole_ns = float(table.steps.duration_ns[chosen].sum())
-    present = set(path.tolist())
-    return [
-        PathSummary(
-            path=table.paths.text[one],
-            calls_per_step=float(by_path[0, one].mean()),
-            median_ms=float(np.median(by_path[1, one])) / 1e6,
-            p90_ms=float(np.percentile(by_path[1, one], 90)) / 1e6,
-            share=float(by_path[1, one].sum()) / whole_ns if whole_ns else 0.0,
-            self_median_ms=float(np.median(by_path[2, one])) / 1e6,
-            moved_bytes_per_step=float(by_path[3, one].mean()) if spoke[one] else None,
-        )
-        for one in table.paths.tree_order(np.arange(len(table.paths)))
-        if one in present
-    ]
+    order = table.paths.tree_order(np.arange(len(table.paths)))
+    return path_summaries(table.paths, order, calls, total_ns, self_ns, moved_bytes=moved_bytes, whole_ns=whole_ns)
 
 
 def _slowest(steps: Steps) -> Int64Array:

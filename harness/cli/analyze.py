@@ -80,7 +80,7 @@ def _print_head(found: TraceAnalysis, traces: tuple[Path, ...]) -> None:
         parts.append(f"{found.gpu.busy_ns / 1e9:,.3f} s of GPU work")
     print_paragraph(" · ".join(parts))
     if len(found.trace.operations) and len(found.trace.ranges):
-        shares = ", ".join(f"{percent(share)} by {rule}" for rule, share in found.coverage.items())
+        shares = ", ".join(f"{percent(share or 0.0)} by {rule}" for rule, share in found.coverage.items())
         print_paragraph(f"GPU time that found a range: {shares}. Figures below go by {found.rule} (--rule).")
     stdout_console().print()
 
@@ -166,18 +166,18 @@ def _print_ranges(found: TraceAnalysis) -> None:
 
 
 def _print_typical_step(found: TraceAnalysis) -> None:
-    least = sorted((p.median_ms for p in found.per_step), reverse=True)[:_TREE_ROWS][-1]
-    shown = [p for p in found.per_step if p.median_ms >= least][:_TREE_ROWS]
+    least = sorted((p.median_ns for p in found.per_step), reverse=True)[:_TREE_ROWS][-1]
+    shown = [p for p in found.per_step if p.median_ns >= least][:_TREE_ROWS]
     headers = ("range", "calls", "median ms", "p90 ms", "self ms", "GPU ms")
     columns = len(headers) if _has_gpu(found) else len(headers) - 1
     rows = [
         (
             f"{'  ' * p.depth}{p.name}",
             f"{p.calls_per_step:.4g}",
-            milliseconds(p.median_ms * 1e6),
-            milliseconds(p.p90_ms * 1e6),
-            milliseconds(p.self_median_ms * 1e6),
-            milliseconds(p.gpu_median_ms * 1e6),
+            milliseconds(p.median_ns),
+            milliseconds(p.p90_ns),
+            milliseconds(p.self_median_ns),
+            milliseconds(p.gpu_median_ns or 0.0),
         )[:columns]
         for p in shown
     ]
@@ -273,7 +273,7 @@ def _print_finding(number: int, finding: Finding) -> None:
     ranges = [(row, row.name, False) for row in evidence.ranges[:_EVIDENCE_ROWS]]
     calls = [(row, kernel_label(row.name), True) for row in evidence.calls[:_EVIDENCE_ROWS]]
     for row, name, keep_start in (*ranges, *calls):
-        figures = f"  {plural(row.count, 'call')}, {milliseconds(row.ns)} ms in all" + (
+        figures = f"  {plural(row.calls, 'call')}, {milliseconds(row.total_ns)} ms in all" + (
             f", {_size(row.bytes)}" if row.bytes else ""
         )
         room = max(width - len(figures) - 4, 16)

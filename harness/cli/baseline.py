@@ -45,16 +45,13 @@ def set_(scenario: str, revision: str, repo: Path, reports: Path) -> None:
 @json_option
 def show(scenario: str | None, reports: Path, as_json: bool) -> None:
     """Show the pinned revision of SCENARIO, or of every scenario that has one."""
-    from dataclasses import asdict
-
     from harness.cli.output import clean, print_json, stdout_console
-    from harness.cli.stored import open_results
-    from harness.store import Baselines
+    from harness.store import Baselines, open_results
 
     with open_results(reports) as store:
         found = [item for item in Baselines(store).all() if scenario in (None, item.scenario)]
     if as_json:
-        print_json({"schema": "stepduel/baseline/1", "baselines": [asdict(item) for item in found]})
+        print_json({"schema": "stepduel/baseline/1", "baselines": found})
         return
     for item in found:
         line = f"{clean(item.scenario)}: {item.revision[:12]}, pinned {item.pinned_at}"
@@ -69,9 +66,8 @@ def show(scenario: str | None, reports: Path, as_json: bool) -> None:
 def clear(scenario: str, reports: Path) -> None:
     """Forget the pinned revision of SCENARIO."""
     from harness.cli.output import clean, stdout_console
-    from harness.cli.stored import open_results
     from harness.errors import UsageError, closest
-    from harness.store import Baselines
+    from harness.store import Baselines, open_results
 
     with open_results(reports) as store:
         baselines = Baselines(store)

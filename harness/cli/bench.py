@@ -41,7 +41,7 @@ from harness.subject.releases import RELEASE, WHEEL
 from harness.units import bytes_text, count_text, milliseconds, percent, tokens_per_s_text
 
 if TYPE_CHECKING:
-    from harness.analysis.steps import PathSummary
+    from harness.analysis.path_summary import PathSummary
     from harness.bench import BenchResult, Progress
 
 BAR_WIDTH = 20
@@ -219,7 +219,7 @@ def _range_table(ranges: tuple[PathSummary, ...], width: int) -> Table:
         table.add_column("share of the step", no_wrap=True)
     for label, cells, item in zip(labels, figures, ranges, strict=True):
         style = "bold" if item.path == names.STEP else ""
-        bar = [Text("█" * round(item.share * BAR_WIDTH), style="cyan")] if bars else []
+        bar = [Text("█" * round((item.share or 0.0) * BAR_WIDTH), style="cyan")] if bars else []
         table.add_row(*(Text(cell, style=style) for cell in (label, *cells)), *bar)
     return table
 
@@ -228,10 +228,10 @@ def _figures(item: PathSummary) -> tuple[str, ...]:
     moved = item.moved_bytes_per_step
     return (
         count_text(item.calls_per_step),
-        milliseconds(item.median_ms * 1e6),
-        milliseconds(item.p90_ms * 1e6),
-        percent(item.share),
-        milliseconds(item.self_median_ms * 1e6),
+        milliseconds(item.median_ns),
+        milliseconds(item.p90_ns),
+        percent(item.share or 0.0),
+        milliseconds(item.self_median_ns),
         "" if moved is None else bytes_text(moved),
     )
 

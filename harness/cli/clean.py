@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Final
 
 import click
@@ -27,7 +26,7 @@ def clean(as_json: bool) -> None:
 
     cached, left = clean_cache(), remove_leftovers()
     if as_json:
-        document: dict[str, object] = {kind: asdict(done) for kind, done in cached.items()}
+        document: dict[str, object] = {str(kind): done for kind, done in cached.items()}
         document |= {"processes_ended": left.processes, "sockets_removed": left.sockets}
         print_json({"schema": "stepduel/clean/1", **document})
         return

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from harness import names
+from harness.analysis.range_part import JudgedPart
 from harness.cli.output import clean, print_wrapped, stdout_console
 from harness.cli.trace_tables import WIDE, print_table
-from harness.comparison import Comparison, RangePart
+from harness.comparison import Comparison
 from harness.units import milliseconds, percent, plural, signed_ms
 from harness.verdict import State
 
@@ -67,11 +68,11 @@ def _print_parts(comparison: Comparison) -> None:
     print_table("Where the difference lies", headers[:columns], [row[:columns] for row in rows])
 
 
-def _name(part: RangePart) -> str:
+def _name(part: JudgedPart) -> str:
     return part.path.removeprefix(f"{names.STEP}{names.PATH_SEPARATOR}")
 
 
-def _row(name: str, parts: Sequence[RangePart], whole_ns: float) -> tuple[str, ...]:
+def _row(name: str, parts: Sequence[JudgedPart], whole_ns: float) -> tuple[str, ...]:
     base_ns, head_ns = sum(part.base_ns for part in parts), sum(part.head_ns for part in parts)
     delta_ns = head_ns - base_ns
     single = parts[0] if len(parts) == 1 else None

@@ -57,7 +57,8 @@ def prune(keep: int, older_than: int | None, files: bool, reports: Path, as_json
     from datetime import UTC, datetime, timedelta
 
     from harness.cli.output import print_json, stdout_console
-    from harness.cli.stored import open_results, remove_files
+    from harness.cli.stored import remove_files
+    from harness.store import open_results
     from harness.store.pruning import prune as prune_store
     from harness.units import bytes_text
 

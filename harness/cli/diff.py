@@ -50,14 +50,14 @@ def diff(
 
 
 def _print_parts(found: TraceDiff) -> None:
-    rest = found.parts[_SHOWN_PARTS:]
-    rows = [_row(part.path, part.base_ns, part.head_ns, part) for part in found.parts[:_SHOWN_PARTS]]
+    rest = found.ranges[_SHOWN_PARTS:]
+    rows = [_row(part.path, part.base_ns, part.head_ns, part) for part in found.ranges[:_SHOWN_PARTS]]
     if rest:
         base_ns, head_ns = sum(part.base_ns for part in rest), sum(part.head_ns for part in rest)
         rows.append(_row(f"({len(rest)} more)", base_ns, head_ns))
     whole = _row(f"= {found.base.step or 'whole capture'}", found.base.step_ns, found.head.step_ns)
     rows.append((*whole[:4], "sum", *whole[5:]))
-    has_gpu = any(part.base_gpu_ns or part.head_gpu_ns for part in found.parts)
+    has_gpu = any(part.base_gpu_ns or part.head_gpu_ns for part in found.ranges)
     columns = len(_HEADERS) if has_gpu and stdout_console().width >= WIDE else len(_HEADERS) - 2
     print_table(
         f"Self time per step, mean over {found.base.steps} (base) and {found.head.steps} (head) steps",

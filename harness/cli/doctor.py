@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def doctor(name: str, ranks: int | None, reports: Path, as_json: bool) -> None:
     if as_json:
         document = {
             "schema": "stepduel/doctor/1",
-            "remarks": [asdict(remark) for remark in remarks],
+            "remarks": remarks,
             "minimum_detectable_effect": seen,
         }
         print_json(document)

@@ -22,13 +22,12 @@ def history(scenario: str, reports: Path, repo: Path, html: Path | None, as_json
     """
     from harness.cli.history_table import print_history
     from harness.cli.output import print_json
-    from harness.cli.stored import open_results
     from harness.errors import UsageError, closest
     from harness.history import scenario_history
     from harness.history.document import document
     from harness.history.page import render_history
     from harness.report import write_report
-    from harness.store import Baselines
+    from harness.store import Baselines, open_results
     from harness.store.timeline import History
     from harness.subject.order import commit_order
 

@@ -7,7 +7,6 @@ text. Everything printed goes through `clean`; nothing is ever read as Rich mark
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.text import Text
 
+from harness.documents import json_text
 from harness.names import PATH_SEPARATOR
 from harness.visible import visible
 
@@ -88,15 +88,5 @@ def _parent(path: str, known: Collection[str]) -> str | None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Write one JSON document, and nothing else, to stdout. Not-a-number becomes null: JSON has none."""
-    sys.stdout.write(json.dumps(_finite(document), indent=2, ensure_ascii=True, allow_nan=False) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+    """Write one JSON document, and nothing else, to stdout."""
+    sys.stdout.write(json_text(document))

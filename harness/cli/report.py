@@ -41,20 +41,11 @@ def report(duel_id: str | None, reports: Path, html: Path | None, repo: Path, sl
     from harness.cli.html_reports import write_duel
     from harness.cli.output import print_json
     from harness.comparison import compare_stored, document
-    from harness.errors import UsageError
-    from harness.store import RESULTS, Duels, Store
+    from harness.store import Duels, open_results
 
-    path = reports / RESULTS
-    if not path.exists():
-        raise UsageError(f"{path}: no results yet; run stepduel compare, or name another folder with --reports")
-    with Store(path) as store:
+    with open_results(reports) as store:
         duels = Duels(store)
-        if duel_id is None:
-            stored = duels.find()
-            if not stored:
-                raise UsageError(f"{path}: holds no duel yet; run stepduel compare")
-            duel_id = stored[0].id
-        comparison = compare_stored(duels, duel_id)
+        comparison = compare_stored(duels, duel_id or duels.newest().id)
     if html is not None:
         write_duel(comparison, reports, repo, html)
     if as_json:

@@ -1,21 +1,10 @@
-"""What commands share that look at stored results: opening them, and removing what lies beside them."""
+"""Removes what lies beside stored results."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-
-from harness.errors import UsageError
-from harness.store import RESULTS, Store
-
-
-def open_results(reports: Path) -> Store:
-    """Return the open store below `reports`. UsageError where there is no database yet."""
-    path = reports / RESULTS
-    if not path.is_file():
-        raise UsageError(f"{path}: no results yet; run stepduel bench or compare, or choose another --reports")
-    return Store(path)
 
 
 def remove_files(reports: Path, names: Iterable[str]) -> int:

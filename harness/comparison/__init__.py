@@ -9,7 +9,7 @@ from __future__ import annotations
 from harness.comparison.document import document
 from harness.comparison.metric_changes import MetricChange
 from harness.comparison.recompute import compare_stored, step_pairs_of
-from harness.comparison.result import Comparison, Pair, RangePart, Side
+from harness.comparison.result import Comparison, Pair, Side
 from harness.comparison.same_work import FirstDifference, SameWork, same_work
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "FirstDifference",
     "MetricChange",
     "Pair",
-    "RangePart",
     "SameWork",
     "Side",
     "compare_stored",

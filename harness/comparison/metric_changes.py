@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from harness.metrics import LIMITED, METRICS, Metric, Step
 
@@ -11,6 +12,8 @@ from harness.metrics import LIMITED, METRICS, Metric, Step
 @dataclass(frozen=True, kw_only=True)
 class MetricChange:
     """One metric over all ranks, steps and launches of each side. Without a limit, `bound` and `share` are None."""
+
+    ALSO_IN_DOCUMENT: ClassVar = ("unit",)
 
     name: str
     base: float
@@ -25,6 +28,11 @@ class MetricChange:
     def metric(self) -> Metric:
         """What it is."""
         return METRICS[self.name]
+
+    @property
+    def unit(self) -> str:
+        """Of its figures."""
+        return self.metric.unit
 
 
 def metric_changes(base: Sequence[Step], head: Sequence[Step], limits: Mapping[str, float]) -> tuple[MetricChange, ...]:

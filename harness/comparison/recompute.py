@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from harness import names
-from harness.analysis.attribution import COLUMNS, Attribution, attribute
+from harness.analysis.attribution import Attribution, attribute
 from harness.comparison.metric_changes import metric_changes
-from harness.comparison.result import Comparison, Pair, RangePart, Side
+from harness.comparison.result import Comparison, Pair, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
 from harness.metrics import DEFAULT_LIMITS
 from harness.stats.paired import StepPairs, UnusableError, pair_difference
@@ -45,7 +44,8 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
         rule=rule,
         prior=prior,
         verdict=verdict,
-        ranges=() if split is None else _parts(split),
+        ranges=() if split is None else split.parts,
+        all_steps_delta_ns=None if split is None else split.all_steps_delta_ns,
         same_work=work,
         metrics=metric_changes(
             [step for step in steps if step.side == "base"],
@@ -86,30 +86,22 @@ def _objection(duel: DuelRecord, work: SameWork) -> Objection | None:
 
 def _attribution(steps: Sequence[DuelStepRecord], ranges: Sequence[DuelRangeRecord]) -> Attribution | None:
     """Split the step by its ranges; with an untraced side it is one part, the step. None without a step pair."""
-    rows: list[tuple[str, int, int, int, str, int]]
-    if {record.side for record in ranges} == set(SIDES):
-        rows = [(r.side, r.pair, r.rank, r.sequence, r.path, r.self_ns) for r in ranges]
-    else:
-        rows = [(s.side, s.pair, s.rank, s.sequence, names.STEP, s.duration_ns) for s in steps if s.measured]
-    frame = pd.DataFrame(rows, columns=["side", *COLUMNS])
-    sides = {side: frame[frame["side"] == side].drop(columns="side") for side in SIDES}
-    if any(side.empty for side in sides.values()):
-        return None
-    return attribute(sides["base"], sides["head"])
+    if {record.side for record in ranges} != set(SIDES):
+        ranges = [_whole_step(step) for step in steps if step.measured]
+    sides = {side: [record for record in ranges if record.side == side] for side in SIDES}
+    return attribute(sides["base"], sides["head"]) if all(sides.values()) else None
 
 
-def _parts(split: Attribution) -> tuple[RangePart, ...]:
-    return tuple(
-        RangePart(
-            path=str(row["path"]),
-            base_ns=int(row["base_ns"]),
-            head_ns=int(row["head_ns"]),
-            delta_ns=int(row["delta_ns"]),
-            ci_ns=None if math.isnan(row["ci_low_ns"]) else (float(row["ci_low_ns"]), float(row["ci_high_ns"])),
-            q=None if math.isnan(row["p"]) else float(row["q"]),
-            significant=bool(row["significant"]),
-        )
-        for row in split.parts.to_dict("records")
+def _whole_step(step: DuelStepRecord) -> DuelRangeRecord:
+    return DuelRangeRecord(
+        pair=step.pair,
+        side=step.side,
+        sequence=step.sequence,
+        rank=step.rank,
+        path=names.STEP,
+        calls=1,
+        total_ns=step.duration_ns,
+        self_ns=step.duration_ns,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from harness.analysis.range_part import JudgedPart
 from harness.comparison.metric_changes import MetricChange
 from harness.comparison.same_work import SameWork
 from harness.stats.sequential import Rule
@@ -23,6 +24,8 @@ EXIT_NO_VERDICT = 3
 @dataclass(frozen=True, kw_only=True)
 class Side:
     """One subject of a duel. Its step time is the sum of its parts in `Comparison.ranges` (`analysis.attribution`)."""
+
+    ALSO_IN_DOCUMENT: ClassVar = ("label",)
 
     name: str
     """`base` or `head`."""
@@ -43,20 +46,6 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RangePart:
-    """One part of the step-time difference: a range path by its self time, mean ns a step over the launch pairs."""
-
-    path: str
-    base_ns: float
-    head_ns: float
-    delta_ns: float
-    ci_ns: tuple[float, float] | None
-    """95 % interval of `delta_ns`; None from one launch pair."""
-    q: float | None
-    significant: bool
-    """Marked by Benjamini-Hochberg; explains, never decides."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pair:
     """One launch pair. `ratio` is exp(d), the median over step pairs of head/base; None if it could not be judged."""
@@ -83,6 +72,8 @@ class Pair:
 class Comparison:
     """Everything a duel found out, computed from its stored rows alone."""
 
+    ALSO_IN_DOCUMENT: ClassVar = ("cores", "ci_level")
+
     duel: DuelRecord
     environment: Mapping[str, Any]
     base: Side
@@ -90,7 +81,10 @@ class Comparison:
     rule: Rule
     prior: VariancePrior | None
     verdict: Verdict
-    ranges: tuple[RangePart, ...]
+    ranges: tuple[JudgedPart, ...]
+    """The step-time difference in parts (`analysis.attribution`), mean ns a step over the launch pairs."""
+    all_steps_delta_ns: float | None
+    """The difference of the mean steps over all step pairs: `ranges` leave out the outer half. None without any."""
     same_work: SameWork
     metrics: tuple[MetricChange, ...]
     pairs: tuple[Pair, ...]
@@ -115,7 +109,7 @@ class Comparison:
         return 2 * rule.pass_level - 1 if self.verdict.state is State.SAME else 1 - 2 * rule.level
 
     @property
-    def moved(self) -> tuple[RangePart, ...]:
+    def moved(self) -> tuple[JudgedPart, ...]:
         """The parts that moved beyond chance and by an amount that matters, largest first.
 
         A part measured well enough is significant however small; what a person should look at is not.

@@ -14,6 +14,7 @@ from typing import Final
 from harness import names
 from harness.analysis.analyze import TraceAnalysis, analyze
 from harness.comparison.result import Comparison
+from harness.measured import TreeRange
 from harness.store import SIDES, DuelRangeRecord, Duels, DuelStepRecord, SideName
 from harness.trace.reader import read_trace
 
@@ -28,18 +29,6 @@ _ORDER: Final = (
     names.EVAL_MODE_EXIT,
 )
 """The order in which the worker's own ranges follow each other. The database keeps no start times."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeRange:
-    """All calls of one range path within a step, or within a typical step."""
-
-    path: str
-    name: str
-    depth: int
-    total_ns: float
-    self_ns: float
-    calls: float
 
 
 @dataclass(frozen=True, kw_only=True)

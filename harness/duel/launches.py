@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Final
 
-from harness.analysis.step_finder import worker_steps
-from harness.analysis.steps import StepTable, step_table
 from harness.collectors.registry import collect_trace, collectors
 from harness.duel.lockstep import PairRun
 from harness.duel.plan import DuelSide
 from harness.errors import LaunchError, TraceError
 from harness.launch import LaunchRequest, Pace, scenario_request
+from harness.launch.rows import launch_steps
+from harness.measured import MeasuredRange
 from harness.store import DuelRangeRecord, SideName
-from harness.trace.nesting import range_tree
-from harness.trace.reader import read_trace
+
+_MEASURED: Final = tuple(field.name for field in fields(MeasuredRange))
 
 
 def launch_request(side: DuelSide, launch_dir: Path, pace: Pace, env: Mapping[str, str]) -> LaunchRequest:
@@ -32,19 +34,14 @@ def collected_trace(side: DuelSide, launch_dir: Path) -> Path:
 def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRecord]:
     """Return the ranges of a side's measured steps. LaunchError if the trace lacks one of them."""
     assert run.pace is not None
+    try:
+        table = launch_steps(trace, warmup_steps=run.pace.warmup_steps)
+    except TraceError as error:
+        raise LaunchError(f"the launch left no trace of its steps: {error}") from error
     ranges = [
-        DuelRangeRecord(
-            pair=run.pair,
-            side=side,
-            sequence=row.step,
-            rank=row.rank,
-            path=row.path,
-            calls=row.calls,
-            total_ns=row.total_ns,
-            self_ns=row.self_ns,
-        )
-        for row in _table(trace).rows()
-        if row.step >= run.pace.warmup_steps
+        DuelRangeRecord(**{name: getattr(row, name) for name in _MEASURED}, pair=run.pair, side=side)
+        for row in table.rows()
+        if row.sequence >= run.pace.warmup_steps
     ]
     found = len({record.sequence for record in ranges})
     if found != run.pace.steps:
@@ -52,15 +49,6 @@ def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRe
             f"launch pair {run.pair}, {side}: {trace} holds {found} measured steps, expected {run.pace.steps}"
         )
     return ranges
-
-
-def _table(trace: Path) -> StepTable:
-    try:
-        content = read_trace(trace)
-        tree = range_tree(content)
-        return step_table(content, tree=tree, steps=worker_steps(content, tree))
-    except TraceError as error:
-        raise LaunchError(f"the launch left no trace of its steps: {error}") from error
 
 
 def engine_digest(side: DuelSide) -> str | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from harness.errors import LaunchError, StepduelError, UsageError
 from harness.launch import BUILD_RAISED, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
 from harness.launch.placement import Placement, keep_to, place_ranks, unplaced
+from harness.launch.rows import step_records
 from harness.store import DuelStepRecord, SideName
 
 
@@ -100,23 +101,10 @@ class PairRun:
         began_ns = time.monotonic_ns() - self.began_ns
         with _NamedFailure(side, self.pair):
             report = launch.step()
-        for rank, duration_ns in enumerate(report.durations_ns):
-            lead = rank == 0
-            self.steps.append(
-                DuelStepRecord(
-                    pair=self.pair,
-                    side=side,
-                    sequence=report.index,
-                    rank=rank,
-                    slot=slot,
-                    measured=measured,
-                    began_ns=began_ns,
-                    duration_ns=duration_ns,
-                    loss=_storable(report.loss) if lead else None,
-                    tokens=report.tokens if lead else None,
-                    figures=report.figures if lead else {},
-                )
-            )
+        self.steps.extend(
+            DuelStepRecord(**vars(record), pair=self.pair, side=side, slot=slot, began_ns=began_ns)
+            for record in step_records(report, measured=measured)
+        )
         return report
 
 
@@ -239,8 +227,3 @@ def _order(first: SideName) -> tuple[SideName, SideName]:
 def _check_time(request: PairRequest) -> None:
     if time.monotonic() > request.deadline:
         raise BudgetSpentError("the time that --budget allows is spent")
-
-
-def _storable(loss: float | None) -> float | None:
-    """The database has no not-a-number."""
-    return None if loss is None or math.isnan(loss) else loss

@@ -11,9 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
-from harness.comparison import Comparison, MetricChange, RangePart
+from harness.analysis.range_part import JudgedPart
+from harness.comparison import Comparison, MetricChange
 from harness.errors import LaunchError
 from harness.gate.jobs import GateJob, JobOutcome
 from harness.gate.policy import Policy
@@ -69,13 +70,15 @@ class Judgement:
     detail: str
     adjusted_p: float | None
     """Holm's p-value of "head is slower" over all duels of the gate; None where there was no test."""
-    grown: tuple[RangePart, ...] = ()
+    grown: tuple[JudgedPart, ...] = ()
     """Ranges that became significantly slower, the largest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
     """The gate's answer."""
+
+    ALSO_IN_DOCUMENT: ClassVar = ("result", "exit_code", "line")
 
     policy: Policy
     judgements: tuple[Judgement, ...]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from harness.comparison import Comparison
 from harness.duel import DuelPlan, Progress, run_duel
 from harness.environment import Environment
 from harness.errors import StepduelError, UsageError
 from harness.gate.policy import Limits, Policy
+from harness.metrics import LIMITED
 
 Against = Literal["base", "baseline"]
 
@@ -20,10 +21,19 @@ Against = Literal["base", "baseline"]
 class GateJob:
     """One duel of a gate: a scenario against the base, or against the pinned baseline that catches slow creep."""
 
+    NOT_IN_DOCUMENT: ClassVar = {"plan": "what is asked for; the comparison's duel says what was done"}
+    ALSO_IN_DOCUMENT: ClassVar = ("limits",)
+
     scenario: str
     against: Against
     max_slowdown: float
     plan: DuelPlan
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What it is held to, by key of the policy."""
+        others = {limit.policy_key: self.plan.limits[name] for name, (_, limit) in LIMITED.items()}
+        return {"max_slowdown": self.max_slowdown, **others}
 
     @property
     def name(self) -> str:

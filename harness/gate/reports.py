@@ -7,15 +7,14 @@ The HTML of a duel lies in the reports folder itself, beside the traces it links
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.comparison import Comparison
 from harness.comparison.rows import duel_rows
+from harness.documents import json_text
 from harness.errors import UsageError
 from harness.gate.decision import GateResult
 from harness.gate.document import document
@@ -80,12 +79,6 @@ def announce(gate: GateResult, *, to_stderr: bool) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in workflow_commands(gate):
             print(line, file=sys.stderr if to_stderr else sys.stdout)
-
-
-def json_text(content: Mapping[str, Any]) -> str:
-    """Return a document as JSON. Not-a-number becomes null: JSON has none."""
-    finite = json.loads(json.dumps(content), parse_constant=lambda _: None)
-    return json.dumps(finite, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _page(comparison: Comparison, duels: Duels, reports: Path, repo: Path) -> str:

@@ -59,7 +59,7 @@ def _lead(history: ScenarioHistory) -> Section:
     tiles = [
         headline.Tile(
             title=name(title(series), 80),
-            value=f"{milliseconds(series.levels[-1][2])} ms",
+            value=f"{milliseconds(series.levels[-1].mean_ns)} ms",
             detail="; ".join(sentences(series)),
         )
         for series in history.series[:4]
@@ -160,8 +160,8 @@ def _plots(series: Series, anchor: str) -> Plots:
             axes.plot(places, values, ls="none", marker="o", ms=5, color=colour("head"))
             odd = [at for at, point in zip(places, series.points, strict=True) if point.mark in ODD]
             axes.plot(odd, [values[at - 1] for at in odd], ls="none", marker="D", ms=7, color=colour("slower"))
-            for first, end, level_ns in series.levels:
-                axes.plot([first + 0.6, end + 0.4], [level_ns / 1e6] * 2, color=colour("head"), lw=2)
+            for level in series.levels:
+                axes.plot([level.first + 0.6, level.last + 1.4], [level.mean_ns / 1e6] * 2, color=colour("head"), lw=2)
             for change in series.changes:
                 axes.axvline(change.index + 0.5, color=colour(figures.direction(change.ratio - 1)), lw=1.5, ls="--")
             if series.baseline_ns is not None:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from harness.history.words import code_label
 from harness.scenario import measured
@@ -62,8 +62,19 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Level:
+    """A stretch of points without a change, by their indexes."""
+
+    first: int
+    last: int
+    mean_ns: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Series:
     """Comparable points, oldest first."""
+
+    ALSO_IN_DOCUMENT: ClassVar = ("levels", "creep")
 
     key: Key
     cpu_model: str
@@ -77,16 +88,18 @@ class Series:
     """Median step time of the pinned baseline in this series; None where it was not measured here."""
 
     @property
-    def levels(self) -> list[tuple[int, int, float]]:
-        """The stretches between changes: (first index, one past the last, mean step time in ns)."""
+    def levels(self) -> list[Level]:
+        """The stretches between changes."""
         edges = [0, *(change.index for change in self.changes), len(self.points)]
         values = [point.step_ns for point in self.points]
-        return [(a, b, math.fsum(values[a:b]) / (b - a)) for a, b in itertools.pairwise(edges)]
+        return [
+            Level(first=a, last=b - 1, mean_ns=math.fsum(values[a:b]) / (b - a)) for a, b in itertools.pairwise(edges)
+        ]
 
     @property
     def creep(self) -> float | None:
         """The last level over the pinned baseline, head/base; None without one."""
-        return None if self.baseline_ns is None else self.levels[-1][2] / self.baseline_ns
+        return None if self.baseline_ns is None else self.levels[-1].mean_ns / self.baseline_ns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,13 +55,13 @@ def sentences(series: Series) -> list[str]:
     """Return what the series says: its levels, its odd points, its creep."""
     count, levels = len(series.points), series.levels
     level = "now at" if series.changes else "on average"
-    lines = [f"{plural(count, 'point')}, {level} {milliseconds(levels[-1][2])} ms a step"]
+    lines = [f"{plural(count, 'point')}, {level} {milliseconds(levels[-1].mean_ns)} ms a step"]
     if not series.changes:
         lines[0] += f"; no change of level among them{' (too few to tell)' if count < 2 * MIN_POINTS else ''}"
-    for found, (_, _, level_ns) in zip(series.changes, levels[1:], strict=True):
+    for found, reached in zip(series.changes, levels[1:], strict=True):
         point = series.points[found.index]
         code = code_label(point.subject, point.revision, point.dirty)
-        lines.append(f"{change(found.ratio)} from {code} on, to {milliseconds(level_ns)} ms (p = {found.p:.1g})")
+        lines.append(f"{change(found.ratio)} from {code} on, to {milliseconds(reached.mean_ns)} ms (p = {found.p:.1g})")
     odd = [point for point in series.points if point.mark == "suspicious"]
     if odd:
         codes = ", ".join(code_label(point.subject, point.revision, point.dirty) for point in odd)

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from harness.analysis.analyze import TraceAnalysis
-from harness.analysis.steps import PathSummary
+from harness.analysis.path_summary import PathSummary
 from harness.metrics import METRICS
-from harness.names import PATH_SEPARATOR
 from harness.report.page import Page, Section
 from harness.report.sections import environment, findings, gpu, headline, range_trees, ranges, reproduce, steps
 from harness.report.trace_page import TREE_NOTE, trees
@@ -61,7 +60,7 @@ def render_bench(result: Run, analysis: TraceAnalysis | None = None, *, folder: 
         identity=run.id,
         lead=_lead(result),
         sections=(
-            ranges.section(_rows(result.ranges), RANGES_NOTE),
+            ranges.section(result.ranges, RANGES_NOTE),
             range_trees.section([] if analysis is None else trees(analysis), TREE_NOTE),
             steps.section(_panels(result), "Steps of each rank in the order they ran, in milliseconds."),
             gpu.section({} if analysis is None else {"": analysis}, run.device),
@@ -100,9 +99,9 @@ def _tiles(result: Run) -> list[headline.Tile]:
         value = f"{milliseconds(result.step_median_ns)} ms"
         detail = f"{spread} over {steps_made}" if len(times_ns) > 1 else steps_made
         tiles.append(headline.Tile(title="Step time, median", value=value, detail=detail, wide=True))
-    own = sorted(result.ranges, key=lambda item: -item.self_median_ms)[:MOST_RANGES]
+    own = sorted(result.ranges, key=lambda item: -item.self_median_ns)[:MOST_RANGES]
     if own:
-        rows = [(item.path, f"{milliseconds(item.self_median_ms * 1e6)} ms") for item in own]
+        rows = [(item.path, f"{milliseconds(item.self_median_ns)} ms") for item in own]
         tiles.append(headline.Tile(title="Most own time", rows=rows, detail="without the ranges inside", wide=True))
     if result.tokens_per_s is not None:
         tiles.append(headline.Tile(title="Speed", value=tokens_per_s_text(result.tokens_per_s)))
@@ -115,28 +114,6 @@ def _tiles(result: Run) -> list[headline.Tile]:
     if losses:
         tiles.append(headline.Tile(title="Loss", value=f"{losses[0]:.6g} → {losses[-1]:.6g}", detail="first to last"))
     return tiles
-
-
-def _rows(summaries: Sequence[PathSummary]) -> list[ranges.RangeRow]:
-    """Depths come from the other paths: a name can hold the separator itself."""
-    known = {summary.path for summary in summaries}
-    rows = []
-    for summary in summaries:
-        above = [path for path in known if summary.path.startswith(path + PATH_SEPARATOR)]
-        parent = max(above, key=len, default="")
-        rows.append(
-            ranges.RangeRow(
-                name=summary.path[len(parent) + len(PATH_SEPARATOR) :] if parent else summary.path,
-                depth=len(above),
-                calls=summary.calls_per_step,
-                median_ns=summary.median_ms * 1e6,
-                p90_ns=summary.p90_ms * 1e6,
-                self_ns=summary.self_median_ms * 1e6,
-                share=summary.share,
-                moved_bytes=summary.moved_bytes_per_step,
-            )
-        )
-    return rows
 
 
 def _panels(result: Run) -> list[steps.Panel]:

@@ -52,7 +52,7 @@ def render_comparison(
         lead=verdict.section(comparison),
         sections=(
             launch_pairs.section(comparison),
-            attribution.of_comparison(comparison.ranges),
+            attribution.of_comparison(comparison),
             range_trees.section([_tree(side, tree) for side, tree in evidence.trees.items()], TREES_NOTE, moved),
             steps.section(list(_panels(evidence.steps)), STEPS_NOTE),
             gpu.section({str(side): one for side, one in analyses.items()}, comparison.duel.device),

@@ -11,7 +11,8 @@ import numpy as np
 
 from harness.analysis.analyze import TraceAnalysis
 from harness.analysis.difference import NO_VERDICT, DiffSide, TraceDiff
-from harness.comparison.rows import TreeRange
+from harness.analysis.path_summary import PathSummary
+from harness.measured import TreeRange
 from harness.report import figures
 from harness.report.page import Page, Section, names
 from harness.report.sections import (
@@ -57,7 +58,6 @@ def render_analysis(found: TraceAnalysis) -> str:
 
 def render_diff(found: TraceDiff) -> str:
     """Return the report of two traces as one HTML file. It explains and gives no verdict."""
-    parts = [attribution.Part(path=p.path, base_ns=p.base_ns, head_ns=p.head_ns) for p in found.parts]
     sides = _told_apart([side.sources[0] if side.sources else "?" for side in (found.base, found.head)])
     command = f"stepduel diff {shlex.join([*found.base.sources[:1], *found.head.sources[:1]])}"
     return Page(
@@ -65,7 +65,7 @@ def render_diff(found: TraceDiff) -> str:
         heading=f"{sides[0]} and {sides[1]}",
         lead=_diff_lead(found, sides),
         sections=(
-            attribution.section(parts, "Own time of each range, mean per step.", judged=False),
+            attribution.section(found.ranges, "Own time of each range, mean per step."),
             environment.of_run([*_side_facts("base", found.base), *_side_facts("head", found.head)]),
             reproduce.section([("Read both again:", command)], []),
         ),
@@ -78,30 +78,18 @@ def _told_apart(sources: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) else list(sources)
 
 
-def range_rows(found: TraceAnalysis) -> list[ranges.RangeRow]:
-    """Return the table of a typical step, or of the whole capture where there are no steps."""
-    if found.per_step:
-        return [
-            ranges.RangeRow(
-                name=item.name,
-                depth=item.depth,
-                calls=item.calls_per_step,
-                median_ns=item.median_ms * 1e6,
-                p90_ns=item.p90_ms * 1e6,
-                self_ns=item.self_median_ms * 1e6,
-                gpu_ns=item.gpu_median_ms * 1e6,
-            )
-            for item in found.per_step
-        ]
-    return [
-        ranges.RangeRow(
+def range_rows(found: TraceAnalysis) -> Sequence[PathSummary]:
+    """Return the table of a typical step, or of the whole capture, as one step, where there are no steps."""
+    return found.per_step or [
+        PathSummary(
+            path=item.path,
             name=item.name,
             depth=item.depth,
-            calls=item.calls,
+            calls_per_step=item.calls,
             median_ns=item.total_ns,
             p90_ns=item.total_ns,
-            self_ns=item.self_ns,
-            gpu_ns=item.gpu_ns,
+            self_median_ns=item.self_ns,
+            gpu_median_ns=item.gpu_ns,
         )
         for item in found.ranges
     ]
@@ -116,8 +104,8 @@ def trees(found: TraceAnalysis) -> list[range_trees.Tree]:
             path=item.path,
             name=item.name,
             depth=item.depth,
-            total_ns=item.median_ms * 1e6,
-            self_ns=item.self_median_ms * 1e6,
+            total_ns=item.median_ns,
+            self_ns=item.self_median_ns,
             calls=item.calls_per_step,
         )
         for item in found.per_step
@@ -151,8 +139,8 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
             tiles.append(headline.Tile(title="GPU busy", value=percent(busy), detail="of the median step"))
     else:
         sentence = "No range repeats like a step."
-    own = sorted(range_rows(found), key=lambda row: -row.self_ns)[:MOST_MOVED]
-    rows = [(row.name, f"{milliseconds(row.self_ns)} ms") for row in own]
+    own = sorted(range_rows(found), key=lambda row: -row.self_median_ns)[:MOST_MOVED]
+    rows = [(row.name, f"{milliseconds(row.self_median_ns)} ms") for row in own]
     tiles.insert(1, headline.Tile(title="Most own time", rows=rows, detail="without the ranges inside", wide=True))
     costs = [(one.rule, f"{milliseconds(one.ns_per_step)} ms a step") for one in found.findings[:MOST_MOVED]]
     detail = "" if costs else "no rule found waste"
@@ -169,7 +157,7 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
 def _diff_lead(found: TraceDiff, sides: Sequence[str]) -> Section:
     share = f" ({signed_percent(found.delta_ns / found.base.step_ns)})" if found.base.step_ns else ""
     moved = [
-        (part.path, figures.typographic(f"{signed_ms(part.delta_ns)} ms")) for part in found.parts if part.delta_ns
+        (part.path, figures.typographic(f"{signed_ms(part.delta_ns)} ms")) for part in found.ranges if part.delta_ns
     ]
     return headline.section(
         crumb=f"{sides[0]} → {sides[1]}",
@@ -214,6 +202,9 @@ def _trace_facts(found: TraceAnalysis) -> list[tuple[str, str]]:
 def _side_facts(which: str, side: DiffSide) -> list[tuple[str, str]]:
     return [
         (f"{which}’s trace", names(side.sources)),
-        (f"{which}’s steps", f"{side.steps} kept, {side.dropped} left out, called {side.step or '(whole capture)'}"),
+        (
+            f"{which}’s steps",
+            f"{side.steps} kept, {side.dropped_steps} left out, called {side.step or '(whole capture)'}",
+        ),
         (f"{which}’s ranks", str(side.ranks)),
     ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from harness.measured import RangeRecord
 from harness.store.baselines import BaselineRecord, Baselines
 from harness.store.database import (
     BUSY_TIMEOUT_S,
     RESULTS,
-    RangeRecord,
     RunRecord,
     Status,
     StepRecord,
@@ -14,6 +14,7 @@ from harness.store.database import (
     check_writable,
     migrations,
     new_run_id,
+    open_results,
 )
 from harness.store.duels import (
     SIDES,
@@ -47,4 +48,5 @@ __all__ = [
     "check_writable",
     "migrations",
     "new_run_id",
+    "open_results",
 ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from sqlite_utils import Database
-
 from harness.store.database import Store, migrations
+from harness.store.sqlite import Database
 
 
 @migrations()

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from sqlite_utils import Database, Migrations
-
 from harness.environment import Environment
 from harness.errors import UsageError
+from harness.measured import RangeRecord
 from harness.metrics import METRICS, Metric
+from harness.store.sqlite import Database, Migrations
 from harness.store.waiting import NOTICE_S, when_free
 
 RESULTS = "results.db"
@@ -111,20 +111,6 @@ class StepRecord:
     """By metric, over all ranks, in rank 0's row alone; what is unknown is left out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RangeRecord:
-    """All calls of one range path within one step of one rank."""
-
-    sequence: int
-    rank: int
-    path: str
-    calls: int
-    total_ns: int
-    self_ns: int
-    moved_bytes: int | None
-    collected_objects: int | None
-
-
 def with_columns(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a step as a row of its table, with a column for each metric."""
     figures = fields.pop("figures")
@@ -148,6 +134,14 @@ def new_run_id(now: datetime | None = None) -> str:
     """Return an id that sorts by time and is unique: UTC to the millisecond, then 24 random bits."""
     moment = now or datetime.now(UTC)
     return f"{moment:%Y%m%d-%H%M%S}-{moment.microsecond // 1000:03d}-{secrets.token_hex(3)}"
+
+
+def open_results(reports: Path) -> Store:
+    """Return the open store below `reports`. UsageError where there is no database yet."""
+    path = reports / RESULTS
+    if not path.is_file():
+        raise UsageError(f"{path}: no results yet; run stepduel bench or compare, or choose another --reports")
+    return Store(path)
 
 
 def check_writable(path: Path) -> None:
@@ -243,6 +237,13 @@ class Store:
         for key in ("scenario_document", "engine_versions", "engine"):
             row[key] = json.loads(row[key])
         return RunRecord(**row)
+
+    def newest_run(self) -> RunRecord:
+        """Return the run that was started last; UsageError when there is none."""
+        row = next(self.db.query("select id from runs order by started_at desc, id desc limit 1"), None)
+        if row is None:
+            raise UsageError(f"{self.path}: holds no run yet; run stepduel bench")
+        return self.run(row["id"])
 
     def steps(self, run_id: str) -> list[StepRecord]:
         """Return the steps of a run in the order they ran, ranks ascending within each."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from sqlite_utils import Database
-
 from harness.environment import Environment
 from harness.errors import UsageError
-from harness.store.database import Store, migrations, step_columns, with_columns, with_figures
+from harness.measured import MeasuredRange
+from harness.store.database import StepRecord, Store, migrations, step_columns, with_columns, with_figures
+from harness.store.sqlite import Database
 
 DuelKind = Literal["compare", "aa", "overhead"]
 DuelStatus = Literal["running", "completed", "failed", "interrupted"]
@@ -129,35 +129,22 @@ class PairRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DuelStepRecord:
+class DuelStepRecord(StepRecord):
     """One step of one rank of one side. `began_ns` is the coordinator's clock, from the start of the launch pair."""
 
     pair: int
     side: SideName
-    sequence: int
-    rank: int
     slot: int
-    measured: bool
+    """0 for the side that stepped first in its step pair, 1 for the other."""
     began_ns: int
-    duration_ns: int
-    loss: float | None
-    tokens: int | None
-    figures: Mapping[str, float]
-    """By metric, over all ranks, in rank 0's row alone; what is unknown is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DuelRangeRecord:
+class DuelRangeRecord(MeasuredRange):
     """All calls of one range path within one measured step of one rank of one side."""
 
     pair: int
     side: SideName
-    sequence: int
-    rank: int
-    path: str
-    calls: int
-    total_ns: int
-    self_ns: int
 
 
 class Duels:
@@ -196,6 +183,13 @@ class Duels:
         found = self.find(id=duel_id)
         if not found:
             raise UsageError(f"{self.store.path}: no duel {duel_id!r}")
+        return found[0]
+
+    def newest(self) -> DuelRecord:
+        """Return the duel that was started last; UsageError when there is none."""
+        found = self.find()
+        if not found:
+            raise UsageError(f"{self.store.path}: holds no duel yet; run stepduel compare")
         return found[0]
 
     def find(self, **equal: Any) -> list[DuelRecord]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +153,8 @@ class Process:
 @dataclass(frozen=True, kw_only=True)
 class TraceInfo:
     """Where a trace comes from. Holds no environment, host or user names."""
+
+    NOT_IN_DOCUMENT: ClassVar = {"sources": "paths, which whoever asked for the document gave"}
 
     sources: tuple[str, ...]
     """The files read, in order."""

@@ -37,7 +37,7 @@ def test_empty_load_needs_a_mark_that_says_zero() -> None:
     assert finding.ns_per_step == 10 * MS
     assert finding.evidence.steps == 2
     (row,) = finding.evidence.ranges
-    assert (row.name, row.count, row.ns) == ("step/load", 2, 20 * MS)
+    assert (row.name, row.calls, row.total_ns) == ("step/load", 2, 20 * MS)
     assert only(load_scene(1), "empty_load") is None
     assert only(load_scene(None), "empty_load") is None  # a name proves nothing
 
@@ -46,7 +46,7 @@ def test_dropped_steps_are_not_counted() -> None:
     finding = only(load_scene(0), "empty_load", dropped=(0,))
     assert finding is not None
     assert finding.evidence.steps == 1
-    assert finding.evidence.ns == 10 * MS
+    assert finding.evidence.total_ns == 10 * MS
 
 
 def collection_scene(name: str, collected: float | None, *, where: int = 1) -> Scene:
@@ -178,7 +178,7 @@ def test_gpu_idle_names_the_range_the_host_was_in() -> None:
     finding = only(idle_scene(20), "gpu_idle")
     assert finding is not None
     assert finding.ns_per_step == 80 * MS
-    by_path = {row.name: row.ns for row in finding.evidence.ranges}
+    by_path = {row.name: row.total_ns for row in finding.evidence.ranges}
     assert by_path == {"step/loader": 60 * MS, "step/forward": 10 * MS, "step": 10 * MS}
     assert only(idle_scene(91), "gpu_idle") is None
     without_gpu = Scene()
@@ -262,7 +262,7 @@ def steps_scene(durations_ms: list[int]) -> Scene:
 def test_outlying_steps_first_and_later() -> None:
     finding = only(steps_scene([300, 50, 50, 50, 50]), "outlying_step", dropped=(0,))
     assert finding is not None
-    assert finding.evidence.ns == 250 * MS
+    assert finding.evidence.total_ns == 250 * MS
     assert finding.ns_per_step == 50 * MS
     assert finding.summary.startswith("the first step")
     assert finding.evidence.ranges[0].name == "step/compile"

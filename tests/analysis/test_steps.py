@@ -69,8 +69,8 @@ def worker_step(at: int, *, enter: int = 30, collected: int = 7) -> list[Row]:
 
 def test_cells_hold_calls_times_and_payloads(tmp_path: Path) -> None:
     table = step_table(read(tmp_path, [*worker_step(0), *worker_step(1_000)]), warmup_steps=1)
-    rows = {(row.step, row.path): row for row in table.rows()}
-    assert [row.path for row in table.rows() if row.step == 1] == [
+    rows = {(row.sequence, row.path): row for row in table.rows()}
+    assert [row.path for row in table.rows() if row.sequence == 1] == [
         "step",
         "step/train_mode_enter",
         "step/forward_backward",
@@ -91,12 +91,12 @@ def test_a_summary_takes_each_step_from_its_slowest_rank(tmp_path: Path) -> None
     slow = [("step", 0, 400), ("a", 10, 310), ("moved_bytes=50", 15, None), ("step", 500, 550)]
     summary = {one.path: one for one in summarise(step_table(read(tmp_path, fast, slow)))}
     # Step 0 from rank 1 (400 ns), step 1 from rank 0 (100 ns).
-    assert summary["step"].median_ms == pytest.approx((400 + 100) / 2 / 1e6)
-    assert summary["step"].p90_ms == pytest.approx((100 + 0.9 * 300) / 1e6)
+    assert summary["step"].median_ns == pytest.approx((400 + 100) / 2)
+    assert summary["step"].p90_ns == pytest.approx(100 + 0.9 * 300)
     assert summary["step/a"].calls_per_step == pytest.approx(1.5)
     assert summary["step/a"].share == pytest.approx(320 / 500)
     assert summary["step/a"].moved_bytes_per_step == pytest.approx(25)
-    assert summary["step/b"].median_ms == pytest.approx(2.5 / 1e6)
+    assert summary["step/b"].median_ns == pytest.approx(2.5)
     assert summary["step/b"].moved_bytes_per_step is None
     assert list(summary) == ["step", "step/a", "step/b"]
 
@@ -176,7 +176,7 @@ def test_self_times_and_payloads_of_a_step_add_up_exactly(rows: list[Row]) -> No
     by_step: dict[int, int] = defaultdict(int)
     moved = 0
     for cell in table.rows():
-        by_step[cell.step] += cell.self_ns
+        by_step[cell.sequence] += cell.self_ns
         moved += cell.moved_bytes or 0
         assert cell.self_ns >= 0
     assert [by_step[step] for step in range(len(table.steps))] == table.steps.duration_ns.tolist()

@@ -40,7 +40,7 @@ def by_path(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_steps_ranges_and_gpu_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = analyze(capsys, training(tmp_path / "t.sqlite"))
     assert set(found) >= KEYS
-    assert found["schema"] == "stepduel/analyze/1"
+    assert found["schema"] == "stepduel/analyze/2"
     assert found["trace"]["nsys_version"] == "2025.1.3.140"
     assert found["trace"]["ranks"] == 1
     assert found["trace"]["duration_ns"] == (1_000 + 5 * 80 + 4) * MS
@@ -52,13 +52,17 @@ def test_steps_ranges_and_gpu_work(tmp_path: Path, capsys: pytest.CaptureFixture
     assert list(typical) == ["train_step_*", "train_step_*/forward", "train_step_*/backward"]
     assert typical["train_step_*"] == {
         "path": "train_step_*",
+        "name": "train_step_*",
+        "depth": 0,
         "calls_per_step": 1,
-        "median_ms": 80,
-        "p90_ms": 80,
-        "self_median_ms": 10,
-        "gpu_median_ms": 40,
+        "median_ns": 80 * MS,
+        "p90_ns": 80 * MS,
+        "self_median_ns": 10 * MS,
+        "share": None,
+        "moved_bytes_per_step": None,
+        "gpu_median_ns": 40 * MS,
     }
-    assert typical["train_step_*/backward"]["gpu_median_ms"] == 20  # launched from another thread
+    assert typical["train_step_*/backward"]["gpu_median_ns"] == 20 * MS  # launched from another thread
     whole = by_path(found["ranges"])
     assert whole["train_step_*"]["calls"] == 5
     assert whole["train_step_*"]["total_ns"] == 1_400 * MS
@@ -110,11 +114,11 @@ def test_several_files_are_one_trace(tmp_path: Path, capsys: pytest.CaptureFixtu
     connection.close()
     found = analyze(capsys, fast, slow)
     assert found["trace"]["ranks"] == 2
-    assert found["slowest_rank"] == 1
-    assert [rank["median_ms"] for rank in found["by_rank"]] == [80, 100]
+    assert found["slowest_rank"]["rank"] == 1
+    assert [rank["median_ns"] for rank in found["ranks"]] == [80 * MS, 100 * MS]
     straggling = [finding for finding in found["findings"] if finding["rule"] == "rank_straggling"]
     assert straggling[0]["ns_per_step"] == 20 * MS
-    assert straggling[0]["evidence"]["rank"] == 1
+    assert straggling[0]["evidence"]["figures"]["rank"] == 1
 
 
 def test_a_truncated_step_is_left_out_and_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

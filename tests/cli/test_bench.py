@@ -127,22 +127,26 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert set(document) == {
-        *("schema", "scenario", "run_id", "status", "reason", "collector", "device", "revision", "ranks", "steps"),
-        *("ranges", "tokens_per_s", "peak_memory_bytes", "rss_bytes", "trace", "losses"),
+        *("schema", "run", "exit_code", "description", "warmup_steps", "reports", "steps", "ranges"),
+        *("collector_reason", "log_tail", "durations_ns", "step_median_ns"),
+        *("tokens_per_s", "figures", "trace", "losses"),
     }
-    assert (document["schema"], document["scenario"], document["status"]) == ("stepduel/bench/1", "small", "completed")
-    assert (document["collector"], document["device"], document["ranks"]) == ("recorder", "cpu", 2)
-    assert (document["reason"], document["revision"]) == (None, None)
+    measured = [step for step in document["steps"] if step["measured"]]
+    assert (document["schema"], document["run"]["scenario"], document["run"]["status"]) == (
+        "stepduel/bench/2",
+        "small",
+        "completed",
+    )
+    assert (document["run"]["collector"], document["run"]["device"], document["run"]["ranks"]) == ("recorder", "cpu", 2)
+    assert (document["run"]["reason"], document["run"]["revision"]) == (None, None)
     assert document["losses"] == [8.0 / (index + 1) for index in (1, 2, 3, 4)]
-    assert [(step["index"], step["rank"]) for step in document["steps"]] == [
-        (i, r) for i in (1, 2, 3, 4) for r in (0, 1)
-    ]
+    assert [(step["sequence"], step["rank"]) for step in measured] == [(i, r) for i in (1, 2, 3, 4) for r in (0, 1)]
 
     by_rank = step_ranges(folder / document["trace"])
     assert [[index for index, _ in steps] for steps in by_rank.values()] == [[0, 1, 2, 3, 4]] * 2
     slowest = [max(steps[index][1] for steps in by_rank.values()) for index in (1, 2, 3, 4)]
     ranges = {item["path"]: item for item in document["ranges"]}
-    assert ranges["step"]["median_ms"] == pytest.approx(statistics.median(slowest) / 1e6)
+    assert ranges["step"]["median_ns"] == pytest.approx(statistics.median(slowest))
     assert list(ranges) == [
         "step",
         "step/train_mode_enter",
@@ -155,18 +159,19 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
     ], "in the order they run"
     load = ranges["step/train_mode_enter/load"]
     assert (load["calls_per_step"], load["moved_bytes_per_step"]) == (2, 2000)
-    assert load["median_ms"] >= 8
+    assert load["median_ns"] >= 8e6
     assert ranges["step"]["moved_bytes_per_step"] is None
     assert ranges["step"]["share"] == 1
     children = [item for path, item in ranges.items() if path.count("/") == 1]
     assert 0.9 < sum(item["share"] for item in children) <= 1, "shares are of what adds up"
     durations: dict[int, int] = defaultdict(int)
-    for step in document["steps"]:
-        durations[step["index"]] = max(durations[step["index"]], step["duration_ns"])
+    for step in measured:
+        durations[step["sequence"]] = max(durations[step["sequence"]], step["duration_ns"])
+    assert document["durations_ns"] == list(durations.values())
     assert document["tokens_per_s"] == pytest.approx(4 * 2 * 50 / (sum(durations.values()) / 1e9))
 
     assert stored(folder, "select id, status, trace from runs") == [
-        (document["run_id"], "completed", f"traces/{document['run_id']}.sqlite")
+        (document["run"]["id"], "completed", f"traces/{document['run']['id']}.sqlite")
     ]
     assert stored(folder, "select count(*), sum(measured) from steps") == [(10, 8)]
     unequal = (
@@ -184,9 +189,9 @@ def test_the_real_engine_runs_on_two_ranks_and_names_its_revision(tmp_path: Path
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     # Any commit: one may be made while this runs. None in a source archive.
-    command = ["git", "cat-file", "-t", document["revision"] or "none"]
+    command = ["git", "cat-file", "-t", document["run"]["revision"] or "none"]
     git = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert document["revision"] is None or git.stdout == "commit\n"
+    assert document["run"]["revision"] is None or git.stdout == "commit\n"
     moved = {item["path"]: item["moved_bytes_per_step"] for item in document["ranges"]}
     for what, load, offload in (
         ("parameters", "load_fsdp_model_to_gpu", "offload_fsdp_model_to_cpu"),
@@ -232,11 +237,11 @@ def test_a_rank_that_dies_is_a_failed_run_with_its_partial_trace(folder: Path) -
     done = bench(folder, "small", "--ranks", "2", "--set", "engine.trouble=die", "--json")
     assert done.returncode == 4, done.stderr
     document = json.loads(done.stdout)
-    assert document["status"] == "failed"
-    assert "rank 1 was ended by SIGKILL" in document["reason"]
-    assert [step["index"] for step in document["steps"]] == [1, 1], "what it did before is there"
-    assert stored(folder, "select status, reason from runs") == [("failed", document["reason"])]
-    assert "about to make trouble" in (folder / "reports/logs" / document["run_id"] / "rank1.log").read_text()
+    assert document["run"]["status"] == "failed"
+    assert "rank 1 was ended by SIGKILL" in document["run"]["reason"]
+    assert [step["sequence"] for step in document["steps"] if step["measured"]] == [1, 1], "what it did before is there"
+    assert stored(folder, "select status, reason from runs") == [("failed", document["run"]["reason"])]
+    assert "about to make trouble" in (folder / "reports/logs" / document["run"]["id"] / "rank1.log").read_text()
     whole = [[index for index, _ in steps][:2] for steps in step_ranges(folder / document["trace"]).values()]
     assert [0, 1] in whole
     assert processes_of(folder) == []
@@ -264,7 +269,7 @@ def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     document = json.loads(out)
-    assert (document["status"], document["reason"]) == ("failed", "interrupted")
+    assert (document["run"]["status"], document["run"]["reason"]) == ("failed", "interrupted")
     assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert stored(folder, "select min(sequence) from steps") == [(0,)]
     assert processes_of(folder) == []
@@ -293,7 +298,7 @@ def test_an_impatient_user_gets_the_same(folder: Path, tmp_path: Path, later: si
     out, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert json.loads(out)["reason"] == "interrupted"
+    assert json.loads(out)["run"]["reason"] == "interrupted"
     assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert list(private.glob("stepduel-*")) == []
     assert processes_of(folder) == []
@@ -305,9 +310,9 @@ def test_a_trace_that_cannot_be_written_is_a_failed_run(folder: Path) -> None:
     done = bench(folder, "small", "--json")
     assert done.returncode == 4, done.stderr
     document = json.loads(done.stdout)
-    assert (document["status"], document["trace"]) == ("failed", None)
-    assert document["reason"].startswith("cannot write the trace reports/traces/")
-    assert stored(folder, "select status, reason from runs") == [("failed", document["reason"])]
+    assert (document["run"]["status"], document["trace"]) == ("failed", None)
+    assert document["run"]["reason"].startswith("cannot write the trace reports/traces/")
+    assert stored(folder, "select status, reason from runs") == [("failed", document["run"]["reason"])]
     assert list((folder / "reports/logs").glob("*/rank0.sqlite")), "what the ranks wrote is kept"
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import harness.doctor
-from harness.analysis.steps import PathSummary
+from harness.analysis.path_summary import PathSummary
 from harness.bench import _without_end
 from harness.cli import __main__ as main_module
 from harness.cli.bench import _range_table
@@ -25,11 +25,13 @@ LONG = "step/train_mode_enter/load_the_whole_model_with_all_of_its_parameters_to
 def summary(path: str, ms: float) -> PathSummary:
     return PathSummary(
         path=path,
+        name=path.rpartition("/")[2],
+        depth=path.count("/"),
         calls_per_step=1234,
-        median_ms=ms,
-        p90_ms=ms + 11,
+        median_ns=ms * 1e6,
+        p90_ns=(ms + 11) * 1e6,
         share=0.8125,
-        self_median_ms=ms / 8,
+        self_median_ns=ms / 8 * 1e6,
         moved_bytes_per_step=162_000,
     )
 

@@ -68,13 +68,13 @@ def test_two_ranks_a_side_with_a_slower_head(tmp_path: Path, engine_root: Path) 
     assert found["verdict"]["ratio"] > 1.2  # twice the spinning, on a machine that may be busy with other things
     assert found["same_work"]["within_tolerance"]
     assert found["same_work"]["steps_compared"] >= 2 * 7
-    assert found["method"]["ranks"] == 2
-    slower = max(found["ranges"], key=lambda part: part["delta_ms"])
+    assert found["duel"]["ranks"] == 2
+    slower = max(found["ranges"], key=lambda part: part["delta_ns"])
     assert slower["path"] == "step/optimizer_step"
-    deltas = sum(part["delta_ms"] for part in found["ranges"])
-    assert deltas == pytest.approx(found["step"]["head_ms"] - found["step"]["base_ms"], abs=1e-6)
+    deltas = sum(part["delta_ns"] for part in found["ranges"])
+    assert deltas == pytest.approx(found["head"]["step_ns"] - found["base"]["step_ns"], abs=1e-6)
     assert found["base"]["versions"]["torch"]
-    assert all(pair["start_s"] > 0 and pair["conditions"]["load_average"] >= 0 for pair in found["pairs"])
+    assert all(pair["start_ns"] > 0 and pair["conditions"]["load_average"] >= 0 for pair in found["pairs"])
 
 
 def test_the_side_whose_turn_it_is_not_uses_no_processor(tmp_path: Path, engine_root: Path) -> None:

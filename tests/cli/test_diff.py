@@ -28,18 +28,18 @@ def test_parts_and_ranges_on_one_side_only(tmp_path: Path, capsys: pytest.Captur
     base = training(tmp_path / "base.sqlite", forward_ms=40, extra="checkpoint")
     head = training(tmp_path / "head.sqlite", forward_ms=48, ranks=2)
     found = diff(capsys, base, head)
-    assert found["schema"] == "stepduel/diff/1"
-    assert found["step"] == {"base_ms": 85, "head_ms": 88, "delta_ms": 3}
+    assert found["schema"] == "stepduel/diff/2"
+    assert (found["base"]["step_ns"], found["head"]["step_ns"], found["delta_ns"]) == (85 * MS, 88 * MS, 3 * MS)
     assert found["base"]["dropped_steps"] == 1
     assert found["head"]["steps"] == 8
     parts = {
-        part["path"]: (part["sides"], part["base_ms"], part["head_ms"], part["delta_ms"]) for part in found["ranges"]
+        part["path"]: (part["sides"], part["base_ns"], part["head_ns"], part["delta_ns"]) for part in found["ranges"]
     }
     assert parts == {
-        "train_step_*/forward": ("both", 40, 48, 8),
-        "train_step_*/checkpoint": ("base", 5, 0, -5),
-        "train_step_*": ("both", 10, 10, 0),
-        "train_step_*/backward": ("both", 30, 30, 0),
+        "train_step_*/forward": ("both", 40 * MS, 48 * MS, 8 * MS),
+        "train_step_*/checkpoint": ("base", 5 * MS, 0, -5 * MS),
+        "train_step_*": ("both", 10 * MS, 10 * MS, 0),
+        "train_step_*/backward": ("both", 30 * MS, 30 * MS, 0),
     }
     assert [part["path"] for part in found["ranges"]][:2] == ["train_step_*/forward", "train_step_*/checkpoint"]
     assert found["verdict"] is None
@@ -52,12 +52,12 @@ def test_warm_up_is_left_out_and_the_rule_is_that_of_gpu_time(
     base, head = training(tmp_path / "base.sqlite"), training(tmp_path / "head.sqlite", forward_ms=48)
     found = diff(capsys, base, head, "--warmup-steps", 3)
     assert [(side["steps"], side["dropped_steps"]) for side in (found["base"], found["head"])] == [(2, 3), (2, 3)]
-    assert found["step"] == {"base_ms": 80, "head_ms": 88, "delta_ms": 8}
+    assert (found["base"]["step_ns"], found["head"]["step_ns"], found["delta_ns"]) == (80 * MS, 88 * MS, 8 * MS)
     # The kernel of `backward` is launched from another thread.
     for rule, gpu_ms in (("process", 20), ("thread", 0)):
         parts = {part["path"]: part for part in diff(capsys, base, head, "--rule", rule)["ranges"]}
-        assert parts["train_step_*/backward"]["base_gpu_ms"] == gpu_ms
-        assert parts["train_step_*/forward"]["head_gpu_ms"] == 20
+        assert parts["train_step_*/backward"]["base_gpu_ns"] == gpu_ms * MS
+        assert parts["train_step_*/forward"]["head_gpu_ns"] == 20 * MS
 
 
 def test_steps_of_different_names_are_compared_as_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_steps_of_different_names_are_compared_as_steps(tmp_path: Path, capsys: 
     head = training(tmp_path / "head.sqlite", step="ProfilerStep#{}", forward_ms=50)
     found = diff(capsys, base, head)
     assert found["ranges"][0]["path"] == "step/forward"
-    assert found["step"]["delta_ms"] == 10
+    assert found["delta_ns"] == 10 * MS
     assert any("ProfilerStep#*" in warning for warning in found["warnings"])
 
 
@@ -87,8 +87,8 @@ def test_parts_always_add_up(tmp_path: Path, sides: list[list[tuple[str, int]]])
     found = diff_traces(*traces)
     for side in ("base_ns", "head_ns"):
         whole = getattr(found, side.removesuffix("_ns")).step_ns
-        assert sum(getattr(part, side) for part in found.parts) == pytest.approx(whole, rel=1e-12)
-    assert sum(part.delta_ns for part in found.parts) == pytest.approx(found.delta_ns, abs=1e-9)
+        assert sum(getattr(part, side) for part in found.ranges) == pytest.approx(whole, rel=1e-12)
+    assert sum(part.delta_ns for part in found.ranges) == pytest.approx(found.delta_ns, abs=1e-9)
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -116,27 +116,27 @@ def test_whole_captures_without_steps(tmp_path: Path, capsys: pytest.CaptureFixt
     base = write(tmp_path / "a.sqlite", [(0, 6 * MS, "load", 0, 0), (8 * MS, 10 * MS, "save", 0, 0)])
     head = write(tmp_path / "b.sqlite", [(0, 9 * MS, "load", 0, 0)])
     found = diff(capsys, base, head)
-    parts = {part["path"]: (part["base_ms"], part["head_ms"]) for part in found["ranges"]}
-    assert parts == {"load": (6, 9), "save": (2, 0), "(outside any range)": (2, 0)}
-    assert found["step"]["delta_ms"] == -1
+    parts = {part["path"]: (part["base_ns"], part["head_ns"]) for part in found["ranges"]}
+    assert parts == {"load": (6 * MS, 9 * MS), "save": (2 * MS, 0), "(outside any range)": (2 * MS, 0)}
+    assert found["delta_ns"] == -1 * MS
 
 
 def test_versions_of_nsys_can_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
     """The forward pass of one is slower, and its `prefetch` with it, which is detached and has no time of its own."""
     base, head = made("2021.3"), made("2026.2")
     found = diff(capsys, base.path, head.path)
-    assert found["step"]["delta_ms"] == pytest.approx(head.slow_us / 1e3)
-    slower = {part["path"]: part["delta_ms"] for part in found["ranges"] if abs(part["delta_ms"]) > 1e-9}
-    assert slower["train step */forward"] == pytest.approx(head.slow_us / 1e3)
+    assert found["delta_ns"] == pytest.approx(head.slow_us * 1e3)
+    slower = {part["path"]: part["delta_ns"] for part in found["ranges"] if abs(part["delta_ns"]) > 1e-3}
+    assert slower["train step */forward"] == pytest.approx(head.slow_us * 1e3)
     # What the forward pass takes longer, the step's own code does not, but for the replay that 2021 cannot trace.
-    assert sum(slower.values()) == pytest.approx(head.slow_us / 1e3)
+    assert sum(slower.values()) == pytest.approx(head.slow_us * 1e3)
 
 
 @every_pair
 def test_traces_with_unique_names_add_up(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     found = diff(capsys, *pair)
     assert not any("op_id" in part["path"] for part in found["ranges"])
-    assert sum(part["delta_ms"] for part in found["ranges"]) == pytest.approx(found["step"]["delta_ms"], abs=1e-6)
+    assert sum(part["delta_ns"] for part in found["ranges"]) == pytest.approx(found["delta_ns"], abs=1)
     # In the real ones the capture cuts ranges off, on either side.
     sides = {"both"} if pair[0] == made("2025.6").path else {"both", "base", "head"}
     assert {part["sides"] for part in found["ranges"]} == sides

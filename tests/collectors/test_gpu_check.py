@@ -36,9 +36,9 @@ def documents(gpu_check: ModuleType, scenario: str) -> tuple[dict[str, Any], dic
     """What bench and analyze say about a sound run of `scenario`."""
     size = {"parameter_bytes": PARAMETER_BYTES, "optimizer_state_bytes": STATE_BYTES}
     moves = {path: size[gpu_check.MOVES[path][1]] for path in gpu_check.EXPECTED_MOVES[scenario]}
-    bench_rows = [{"path": "step", "median_ms": 20.0, "moved_bytes_per_step": None}]
+    bench_rows = [{"path": "step", "median_ns": 20e6, "moved_bytes_per_step": None}]
     bench_rows += [
-        {"path": path, "median_ms": 1.0, "moved_bytes_per_step": moves.get(path)} for path in gpu_check.MOVES
+        {"path": path, "median_ns": 1e6, "moved_bytes_per_step": moves.get(path)} for path in gpu_check.MOVES
     ]
     rows = [
         {"path": "step", "calls": STEPS, "gpu_ns": 9_000_000, "h2d_bytes": 0, "d2h_bytes": 0},
@@ -55,7 +55,8 @@ def documents(gpu_check: ModuleType, scenario: str) -> tuple[dict[str, Any], dic
         "copies": copies,
         "coverage": {"thread": 0.5, "process": 0.99},
     }
-    bench = {"device": "cuda", "losses": [6.2, 6.1, 6.0, 5.9, 5.8], "ranges": bench_rows, "engine": size}
+    run = {"device": "cuda", "engine": size}
+    bench = {"run": run, "losses": [6.2, 6.1, 6.0, 5.9, 5.8], "ranges": bench_rows}
     return bench, analysis
 
 
@@ -127,7 +128,7 @@ def _rules_swapped(results: Results) -> None:
 
 
 def _on_a_cpu(results: Results) -> None:
-    results[PARAM][0]["device"] = "cpu (emulated)"
+    results[PARAM][0]["run"]["device"] = "cpu (emulated)"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_engine_is_short_and_inherits_nothing() -> None:
 def test_bench_shows_the_ranges_that_the_page_promises(folder: Path) -> None:
     assert commands()[0] == ["stepduel", "bench", "loop"]
     document = stepduel(folder, *commands()[0][1:])
-    assert document["status"] == "completed"
+    assert document["run"]["status"] == "completed"
     paths = {row["path"] for row in document["ranges"]}
     parts = {"train_mode_enter", "forward_backward", "optimizer_step", "optimizer_step/clip_gradients"}
     assert {"step", *(f"step/{part}" for part in parts)} <= paths

@@ -26,17 +26,17 @@ def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureF
     head = ("--head-set", "engine.step_ms=105", "--head-set", "engine.extra_ms=5")
     status, found = compare(bench, capsys, *head)
     assert status == 0
-    assert found["schema"] == "stepduel/compare/1"
+    assert found["schema"] == "stepduel/compare/2"
     verdict = found["verdict"]
     assert (verdict["state"], verdict["reason"], verdict["pairs"]) == ("slower", "beyond_min_effect", 3)
     assert verdict["ratio"] == pytest.approx(1.05, abs=0.01)
     assert verdict["ci"][0] < verdict["ratio"] < verdict["ci"][1]
     assert found["head"]["overrides"] == ["engine.step_ms=105", "engine.extra_ms=5"]
     # The parts add up to the step, and the part that only head has is the one that costs.
-    whole = found["step"]["head_ms"] - found["step"]["base_ms"]
-    assert math.fsum(part["delta_ms"] for part in found["ranges"]) == pytest.approx(whole, abs=1e-9)
+    whole = found["head"]["step_ns"] - found["base"]["step_ns"]
+    assert math.fsum(part["delta_ns"] for part in found["ranges"]) == pytest.approx(whole, abs=1e-3)
     assert found["ranges"][0]["path"] == "step/extra"
-    assert (found["ranges"][0]["base_ms"], found["ranges"][0]["head_ms"]) == (0, pytest.approx(5))
+    assert (found["ranges"][0]["base_ns"], found["ranges"][0]["head_ns"]) == (0, pytest.approx(5e6))
     assert found["same_work"] == {
         "within_tolerance": True,
         "steps_compared": 3 * 15,
@@ -44,7 +44,8 @@ def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureF
         "tolerance": 0.0,
         "first_difference": None,
     }
-    assert tuple(found["metrics"]["peak_memory_bytes"][side] for side in ("base", "head")) == (10**9, 10**9)
+    peak = next(metric for metric in found["metrics"] if metric["name"] == "peak_memory_bytes")
+    assert (peak["base"], peak["head"]) == (10**9, 10**9)
     assert_nothing_left(bench)
 
 
@@ -93,9 +94,9 @@ def test_both_sides_step_on_the_same_cores_unless_told_not_to(
     usable = sorted(os.sched_getaffinity(0))
     for option, expected in (("--pin", usable[-1:]), ("--no-pin", usable)):
         _, found = compare(bench, capsys, "--pairs", "2", "--interleave", interleave, option)
-        where = [json.loads(path.read_text()) for path in (bench.reports / found["method"]["logs"]).rglob("cores")]
+        where = [json.loads(path.read_text()) for path in (bench.reports / found["duel"]["logs"]).rglob("cores")]
         assert where == [expected] * 4
-        assert found["method"]["cores"] == ([expected] if option == "--pin" else None)
+        assert found["cores"] == ([expected] if option == "--pin" else None)
 
 
 def test_the_report_computes_the_same_verdict_from_the_database_alone(
@@ -227,7 +228,7 @@ def test_overhead_has_an_untraced_base(bench: Bench, capsys: pytest.CaptureFixtu
     own = ["--repo", str(bench.repo), "--reports", str(bench.reports), "--steps", "10", "--pairs", "2", "--json"]
     assert run(["overhead", bench.scenario, *own]) in (0, 3)
     found = json.loads(capsys.readouterr().out)
-    assert found["kind"] == "overhead"
+    assert found["duel"]["kind"] == "overhead"
     assert [part["path"] for part in found["ranges"]] == ["step"]
     sides = [json.loads(path.read_text())["rank_side"] for path in sorted(bench.reports.rglob("pair01/*/plan.json"))]
     assert sides == [None, "harness.collectors.recorder"]
@@ -256,7 +257,7 @@ def test_a_collector_that_is_told_what_to_record_gets_the_pace_beforehand(
 ) -> None:
     status, found = compare(bench, capsys, "--collector", "kineto", "--pairs", "2")
     assert status in (0, 3)
-    assert found["method"]["warmup_steps"] == 1
+    assert found["duel"]["warmup_steps"] == 1
     plan = json.loads(next(bench.reports.rglob("pair02/head/plan.json")).read_text())
     assert (plan["rank_side"], plan["capture"]) == ("harness.collectors.kineto", [1, 10])
     assert {part["path"] for part in found["ranges"]} == {"step", "step/forward_backward"}
@@ -278,6 +279,6 @@ def test_a_verdict_survives_an_explanation_that_fails(
     status = run(bench.arguments("--explain", "kineto", "--pairs", "2", "--head-set", "engine.step_ms=110", "--json"))
     out, err = capsys.readouterr()
     assert status in (0, 3)
-    assert json.loads(out)["status"] == "completed"
+    assert json.loads(out)["duel"]["status"] == "completed"
     assert "explain GPU time failed: launch pair 3, head" in err
     assert_nothing_left(bench)

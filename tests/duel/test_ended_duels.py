@@ -38,10 +38,10 @@ def test_a_failing_side_keeps_what_was_done_and_resume_goes_on(
     assert all((folder / "pair02" / side / "torchrun.log").exists() for side in ("base", "head"))
     monkeypatch.delenv("STEPDUEL_TEST_FAULT")
     status, found = compare(bench, capsys, *timeout, "--resume")
-    assert found["id"] == folder.name
+    assert found["duel"]["id"] == folder.name
     assert len(list(folder.glob("pair02-failed-*/head/torchrun.log"))) == 1
     assert [pair["number"] for pair in found["pairs"]] == [1, 2]
-    assert found["status"] == "completed"
+    assert found["duel"]["status"] == "completed"
     # Pairs drawn after an interruption are those that would have been drawn without it.
     _, whole = compare(bench, capsys, *timeout)
     assert whole["verdict"] == found["verdict"]
@@ -109,7 +109,7 @@ def test_a_budget_stops_in_time_and_says_how_to_go_on(bench: Bench, capsys: pyte
         ("undecided", "more_pairs"),
         ("invalid", "no_steps"),
     )
-    assert found["status"] == "interrupted"
+    assert found["duel"]["status"] == "interrupted"
     assert_nothing_left(bench)
 
 

@@ -65,14 +65,14 @@ def paths(document: Any) -> set[str]:
 
 def description(reports: Path, document: Any) -> Any:
     with closing(sqlite3.connect(reports / "results.db")) as database:
-        (text,) = database.execute("SELECT engine FROM runs WHERE id = ?", [document["run_id"]]).fetchone()
+        (text,) = database.execute("SELECT engine FROM runs WHERE id = ?", [document["run"]["id"]]).fetchone()
     return json.loads(text)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_runs_in_its_ranges_and_says_what_was_replaced(bench: Bench, reports: Path, release: str) -> None:
     code, document = bench(release)
-    assert code == 0, document["reason"]
+    assert code == 0, document["run"]["reason"]
     assert {
         f"{MOVE}/load_fsdp_model_to_gpu",
         f"{MOVE}/load_fsdp_optimizer",
@@ -106,10 +106,10 @@ def test_entering_without_offload_does_less_with_every_release_up_to_0_8(bench: 
 
 def test_the_optimizer_alone_cannot_be_offloaded_before_0_8(bench: Bench) -> None:
     code, document = bench("0.7.1", *OPTIMIZER_OFFLOADED)
-    assert (code, document["status"]) == (4, "failed")
-    assert "AssertionError: Model must be moved to device along with optimizer and grad" in document["reason"]
+    assert (code, document["run"]["status"]) == (4, "failed")
+    assert "AssertionError: Model must be moved to device along with optimizer and grad" in document["run"]["reason"]
     code, document = bench("0.8.0", *OPTIMIZER_OFFLOADED)
-    assert code == 0, document["reason"]
+    assert code == 0, document["run"]["reason"]
     assert f"{MOVE}/load_fsdp_optimizer" in paths(document)
     assert f"{MOVE}/load_fsdp_model_to_gpu" not in paths(document)
 
@@ -117,8 +117,8 @@ def test_the_optimizer_alone_cannot_be_offloaded_before_0_8(bench: Bench) -> Non
 @pytest.mark.parametrize("release", ["0.7.1", "0.9.1"])
 def test_two_ranks_with_adapters_and_micro_batches(bench: Bench, reports: Path, release: str) -> None:
     code, document = bench(release, *TWO_RANKS)
-    assert code == 0, document["reason"]
-    assert document["ranks"] == 2
+    assert code == 0, document["run"]["reason"]
+    assert document["run"]["ranks"] == 2
     told = description(reports, document)
     assert 0 < told["trainable_parameters"] < told["parameters"]
     assert document["losses"] == bench("0.7.1", *TWO_RANKS)[1]["losses"]
@@ -126,6 +126,6 @@ def test_two_ranks_with_adapters_and_micro_batches(bench: Bench, reports: Path, 
 
 def test_an_evaluation_runs_forward_alone(bench: Bench) -> None:
     code, document = bench("0.8.0", "--set", "run.mode=eval")
-    assert code == 0, document["reason"]
+    assert code == 0, document["run"]["reason"]
     assert "step/eval_mode_enter/context_switch/FSDPEngine.to/load_fsdp_model_to_gpu" in paths(document)
     assert not [path for path in paths(document) if "optimizer" in path]

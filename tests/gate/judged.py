@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.comparison import Comparison, RangePart, SameWork, Side
+from harness.analysis.range_part import JudgedPart
+from harness.comparison import Comparison, SameWork, Side
 from harness.comparison.metric_changes import metric_change
 from harness.duel import DuelPlan, DuelSide
 from harness.gate import GateJob
@@ -52,9 +53,7 @@ def comparison(
     pairs = [StepPairs(base_ns=base, head_ns=np.round(base * (1 + share))) for share in differences]
     verdict = decide(pairs, rule, objection=objection)
     grown_ns = (math.fsum(differences) / len(differences) if differences else 0.0) * STEP_NS
-    part = RangePart(
-        path=path, base_ns=1e6, head_ns=1e6 + grown_ns, delta_ns=grown_ns, ci_ns=None, q=0.01, significant=True
-    )
+    part = JudgedPart(path=path, base_ns=1e6, head_ns=1e6 + grown_ns, ci_ns=None, q=0.01, significant=True)
     return Comparison(
         duel=duel_record(),
         environment={},
@@ -64,6 +63,7 @@ def comparison(
         prior=None,
         verdict=verdict,
         ranges=(part,),
+        all_steps_delta_ns=grown_ns,
         same_work=SameWork(
             within_tolerance=True, steps_compared=40, max_abs_diff=0, tolerance=0, first_difference=None
         ),

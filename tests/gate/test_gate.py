@@ -70,9 +70,9 @@ def written(folder: Path) -> dict[str, str]:
 def test_the_same_code_passes_and_everything_is_written(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found, _ = gate(capsys)
     assert status == 0, found
-    assert (found["schema"], found["result"], found["exit_code"]) == ("stepduel/gate/1", "pass", 0)
-    assert [duel["result"] for duel in found["duels"]] == ["pass"]
-    compared = found["duels"][0]["comparison"]
+    assert (found["schema"], found["result"], found["exit_code"]) == ("stepduel/gate/2", "pass", 0)
+    assert [duel["result"] for duel in found["judgements"]] == ["pass"]
+    compared = found["judgements"][0]["comparison"]
     assert compared["base"]["revision"] == git(project, "rev-parse", "HEAD~1"), "on main itself, the commit before"
     assert compared["head"]["subject"] == "."
     files = written(project)
@@ -94,7 +94,7 @@ def test_an_injected_slowdown_fails_with_1_and_names_the_range(
     head = ("--head-set", "engine.step_ms=120")
     status, found, errors = gate(capsys, "--base", "HEAD~1", *head)
     assert (status, found["result"]) == (1, "regression")
-    assert "step/forward_backward" in found["duels"][0]["grown_ranges"]
+    assert "step/forward_backward" in {part["path"] for part in found["judgements"][0]["grown"]}
     files = written(project)
     assert "\n| `forward_backward` | " in files["gate.md"]
     assert summary.read_text() == "# before\n" + files["gate.md"]
@@ -116,11 +116,12 @@ def test_one_limit_on_memory_holds_wherever_it_is_told(project: Path, capsys: py
     (project / "pyproject.toml").write_text(POLICY + 'max_memory_growth = "50%"\n')
     status, found, _ = gate(capsys, "--head-set", "engine.memory=1200000000")
     assert (status, found["result"]) == (0, "pass")
-    assert found["duels"][0]["limits"]["max_memory_growth"] == 0.5
-    peak = found["duels"][0]["comparison"]["metrics"]["peak_memory_bytes"]
+    assert found["judgements"][0]["job"]["limits"]["max_memory_growth"] == 0.5
+    metrics = found["judgements"][0]["comparison"]["metrics"]
+    peak = next(metric for metric in metrics if metric["name"] == "peak_memory_bytes")
     assert (peak["head"], peak["share"], peak["bound"], peak["exceeded"]) == (1.2e9, 0.5, 1.5e9, False)
     assert run(["report", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["metrics"]["peak_memory_bytes"] == peak
+    assert json.loads(capsys.readouterr().out)["metrics"] == metrics
     assert run(["report"]) == 0
     told, page = capsys.readouterr().out + written(project)["gate.md"], written(project)["html"]
     assert "1.00 GB → 1.20 GB" in told
@@ -134,7 +135,7 @@ def test_one_limit_on_memory_holds_wherever_it_is_told(project: Path, capsys: py
 def test_more_memory_fails_with_1(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found, _ = gate(capsys, "--head-set", "engine.memory=1100000000")
     assert status == 1
-    assert found["duels"][0]["detail"] == "peak memory 1.00 GB to 1.10 GB, limit 1.05 GB (+5.0 %)"
+    assert found["judgements"][0]["detail"] == "peak memory 1.00 GB to 1.10 GB, limit 1.05 GB (+5.0 %)"
 
 
 @pytest.mark.slow
@@ -144,9 +145,9 @@ def test_undecided_fails_with_3_unless_the_policy_says_otherwise(
     near = ("--head-set", "engine.step_ms=104.7")
     status, found, _ = gate(capsys, *near)
     assert (status, found["result"]) == (3, "undecided")
-    assert "close to a limit" in found["duels"][0]["detail"]
+    assert "close to a limit" in found["judgements"][0]["detail"]
     status, found, _ = gate(capsys, *near, "--undecided", "pass", "--resume")
-    assert (status, found["result"], found["duels"][0]["result"]) == (0, "pass", "undecided")
+    assert (status, found["result"], found["judgements"][0]["result"]) == (0, "pass", "undecided")
 
 
 @pytest.mark.slow
@@ -154,7 +155,7 @@ def test_a_budget_that_measured_nothing_never_passes(project: Path, capsys: pyte
     slow = ("--budget", "1s", "--set", "engine.sleep_ms=100")
     status, found, _ = gate(capsys, *slow, "--undecided", "pass")
     assert (status, found["result"]) == (3, "invalid")
-    assert found["duels"][0]["detail"].startswith("no_steps")
+    assert found["judgements"][0]["detail"].startswith("no_steps")
 
 
 @pytest.mark.slow
@@ -171,7 +172,7 @@ def test_what_cannot_be_compared_is_invalid_and_never_passes(
 ) -> None:
     status, found, _ = gate(capsys, *arguments, "--undecided", "pass")
     assert (status, found["result"]) == (3, "invalid")
-    assert found["duels"][0]["detail"].startswith(f"{reason}: ")
+    assert found["judgements"][0]["detail"].startswith(f"{reason}: ")
     assert ElementTree.fromstring(written(project)["junit.xml"]).attrib["errors"] == "1"
 
 
@@ -184,9 +185,9 @@ def test_a_launch_that_fails_ends_with_4_and_the_others_are_still_judged(
     (project / "pyproject.toml").write_text(POLICY.replace('["toy"]', '["dies", "toy"]'))
     monkeypatch.setenv("STEPDUEL_TEST_FAULT", "head pair01 30 raise")
     status, found, _ = gate(capsys)
-    results = {duel["scenario"]: duel["result"] for duel in found["duels"]}
+    results = {duel["job"]["scenario"]: duel["result"] for duel in found["judgements"]}
     assert (status, results) == (4, {"dies": "failed", "toy": "pass"})
-    assert "launch pair 1, head" in found["duels"][0]["detail"]
+    assert "launch pair 1, head" in found["judgements"][0]["detail"]
     assert ElementTree.fromstring(written(project)["junit.xml"]).attrib["errors"] == "1"
 
 
@@ -232,11 +233,11 @@ def test_creep_is_duelled_against_the_pinned_baseline(project: Path, capsys: pyt
     capsys.readouterr()
     status, found, _ = gate(capsys, "--base", ".", "--head-set", "engine.step_ms=104")
     assert status == 0, "under both limits"
-    assert [(duel["against"], duel["limits"]["max_slowdown"]) for duel in found["duels"]] == [
+    assert [(duel["job"]["against"], duel["job"]["max_slowdown"]) for duel in found["judgements"]] == [
         ("base", 0.05),
         ("baseline", 0.1),
     ]
-    baseline = found["duels"][1]["comparison"]["base"]["revision"]
+    baseline = found["judgements"][1]["comparison"]["base"]["revision"]
     assert baseline == git(project, "rev-parse", "HEAD~1")
 
 

@@ -46,11 +46,11 @@ def add_noisy_runs(folder: Path, levels_ms: list[tuple[int, float]], seed: int =
 def test_a_change_of_level_is_found_at_its_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_noisy_runs(folder, [(12, 100.0), (12, 106.0)])
     found = history(capsys)
-    assert found["schema"] == "stepduel/history/1"
+    assert found["schema"] == "stepduel/history/2"
     (series,) = found["series"]
-    assert series["points"][0]["step_ms"] == pytest.approx(100, rel=0.02), "of the slowest rank"
+    assert series["points"][0]["step_ns"] == pytest.approx(100e6, rel=0.02), "of the slowest rank"
     (change,) = series["changes"]
-    assert (change["index"], change["revision"]) == (12, revision(12))
+    assert (change["index"], series["points"][12]["revision"]) == (12, revision(12))
     assert change["ratio"] == pytest.approx(1.06, abs=0.01)
     assert [(level["first"], level["last"]) for level in series["levels"]] == [(0, 11), (12, 23)]
 
@@ -79,7 +79,7 @@ def test_what_is_not_comparable_is_kept_apart(
     add_run(database(folder), "b", 200, minute=20, **other)
     found = history(capsys)
     assert [len(series["points"]) for series in found["series"]] == [1, 12], "newest first"
-    assert {point["mark"] for series in found["series"] for point in series["points"]} == {None}
+    assert {point["mark"] for series in found["series"] for point in series["points"]} == {""}
 
 
 def test_runs_sides_of_duels_and_overrides_are_kept_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ def test_runs_sides_of_duels_and_overrides_are_kept_apart(folder: Path, capsys: 
         ("duel", ()): 3,
         ("duel", ("engine.x=1",)): 1,
     }
-    assert [point["step_ms"] for point in kinds["duel", ()]] == [100, 90, 100]
+    assert [point["step_ns"] for point in kinds["duel", ()]] == [100e6, 90e6, 100e6]
     assert [(duel["id"], duel["ratio"]) for duel in found["duels"]] == [
         ("set", pytest.approx(1.5)),
         ("duel", pytest.approx(0.9)),
@@ -137,7 +137,7 @@ def test_runs_without_a_revision_are_no_baseline_where_none_is_pinned(
     for minute in range(3):
         add_run(database(folder), f"r{minute}", 100 + minute, minute=minute, revision=None)
     (series,) = history(capsys)["series"]
-    assert (series["creep"], series["baseline_ms"]) == (None, None)
+    assert (series["creep"], series["baseline_ns"]) == (None, None)
 
 
 def test_without_otava_everything_else_is_shown(
@@ -164,10 +164,10 @@ def test_points_stand_in_the_order_of_commits_where_the_repository_knows_them(
     for minute, place in enumerate((2, 0, 1)):
         add_run(database(tmp_path), f"r{minute}", 100, minute=minute, revision=commits[place])
     (series,) = history(capsys)["series"]
-    assert series["order"] == "commits"
+    assert series["by_commit"]
     assert [point["revision"] for point in series["points"]] == commits
     add_run(database(tmp_path), "foreign", 100, minute=9)
-    assert history(capsys)["series"][0]["order"] == "measured"
+    assert not history(capsys)["series"][0]["by_commit"]
 
 
 def test_failed_runs_are_told_and_are_no_points(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

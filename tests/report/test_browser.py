@@ -13,6 +13,7 @@ from stored_duels import DuelSpec, comparison_of
 from test_hostile_names import HOSTILE
 
 from harness.analysis.analyze import analyze
+from harness.analysis.range_part import RangePart
 from harness.report import render_analysis, render_comparison, write_report
 from harness.report.page import Page
 from harness.report.palette import COLOURS
@@ -171,11 +172,9 @@ def test_all_is_there_without_script_and_in_print(browser: Browser, report: Path
 
 
 def test_hostile_names_run_nothing_and_keep_the_page_in_shape(browser: Browser, tmp_path: Path) -> None:
-    parts = [attribution.Part(path=name, base_ns=1e6 * at, head_ns=2e6) for at, name in enumerate(HOSTILE)]
+    parts = [RangePart(path=name, base_ns=1e6 * at, head_ns=2e6) for at, name in enumerate(HOSTILE)]
     lead = headline.section(crumb=HOSTILE[0], sentence=HOSTILE[-1], lines=HOSTILE, tiles=[])
-    page = Page(
-        kind="Test", heading=HOSTILE[1], lead=lead, sections=(attribution.section(parts, "", judged=False),)
-    ).render()
+    page = Page(kind="Test", heading=HOSTILE[1], lead=lead, sections=(attribution.section(parts, ""),)).render()
     write_report(tmp_path / "hostile.html", page)
     for width in (1280, 380):
         browser.open(tmp_path / "hostile.html", width=width)

@@ -11,7 +11,9 @@ from stored_duels import DuelSpec, comparison_of
 
 from harness.analysis.findings.finding import Evidence as FindingEvidence
 from harness.analysis.findings.finding import EvidenceRow, Finding
-from harness.comparison.rows import TreeRange
+from harness.analysis.path_summary import PathSummary
+from harness.analysis.range_part import JudgedPart
+from harness.measured import TreeRange
 from harness.report import render_comparison
 from harness.report.page import Page, Section, draw
 from harness.report.sections import attribution, findings, gpu, headline, range_trees, ranges, reproduce
@@ -83,16 +85,22 @@ def test_a_duel_with_this_name_everywhere(name: str, tmp_path: Path) -> None:
 
 def test_every_section_with_every_name_at_once() -> None:
     evidence = FindingEvidence(
-        ns=1, steps=1, ranges=tuple(EvidenceRow(name=name, count=1, ns=1) for name in HOSTILE[:5]),
-        calls=tuple(EvidenceRow(name=name, count=1, ns=1, bytes=3) for name in HOSTILE[-5:]),
+        total_ns=1, steps=1, ranges=tuple(EvidenceRow(name=name, calls=1, total_ns=1) for name in HOSTILE[:5]),
+        calls=tuple(EvidenceRow(name=name, calls=1, total_ns=1, bytes=3) for name in HOSTILE[-5:]),
     )  # fmt: skip
     found = [Finding(rule=name, summary=name, advice=name, ns_per_step=1e6, evidence=evidence) for name in HOSTILE]
-    parts = [attribution.Part(path=name, base_ns=i * 1e6, head_ns=2e6) for i, name in enumerate(HOSTILE)]
+    parts = [
+        JudgedPart(path=name, base_ns=i * 1e6, head_ns=2e6, ci_ns=None, q=None, significant=True)
+        for i, name in enumerate(HOSTILE)
+    ]
     tree_ranges = [TreeRange(path=name, name=name, depth=0, total_ns=1e6, self_ns=1e6, calls=1) for name in HOSTILE]
-    rows = [ranges.RangeRow(name=name, depth=1, calls=1, median_ns=1, p90_ns=1, self_ns=1) for name in HOSTILE]
+    rows = [
+        PathSummary(path=name, name=name, depth=1, calls_per_step=1, median_ns=1, p90_ns=1, self_median_ns=1)
+        for name in HOSTILE
+    ]
     lines = [run_order.Line(side="head", rank=0, order=[0, 1], times_ns=[5, 6])]
     sections = (
-        attribution.section(parts, HOSTILE[0], judged=True),
+        attribution.section(parts, HOSTILE[0]),
         range_trees.section([range_trees.Tree(side="", caption=HOSTILE[0], ranges=tree_ranges)], "", {HOSTILE[0]: 5.0}),
         ranges.section(rows, HOSTILE[1]),
         run_order.section([run_order.Panel(title=name, warmup=0, lines=lines) for name in HOSTILE[:4]], HOSTILE[2]),

@@ -15,8 +15,8 @@ from stored_duels import MS, DuelSpec, comparison_of
 
 from harness.analysis.analyze import analyze
 from harness.analysis.difference import diff_traces
+from harness.analysis.path_summary import PathSummary
 from harness.analysis.range_totals import innermost_copies
-from harness.analysis.steps import PathSummary
 from harness.errors import UsageError
 from harness.report import (
     render_analysis,
@@ -89,14 +89,18 @@ def launch(ranks: int = 2) -> Result:
     summaries = tuple(
         PathSummary(
             path=path,
+            name=name,
+            depth=depth,
             calls_per_step=1,
-            median_ms=ms,
-            p90_ms=ms,
+            median_ns=ms * 1e6,
+            p90_ns=ms * 1e6,
             share=ms / 112,
-            self_median_ms=own,
+            self_median_ns=own * 1e6,
             moved_bytes_per_step=162_000 if own == 61 else None,
         )
-        for path, ms, own in (("step", 112, 11), ("step/a", 101, 40), ("step/a/b/c", 61, 61))
+        for depth, (path, name, ms, own) in enumerate(
+            (("step", "step", 112, 11), ("step/a", "a", 101, 40), ("step/a/b/c", "b/c", 61, 61))
+        )
     )
     times = [steps[at + ranks - 1].duration_ns for at in range(ranks, len(steps), ranks)]
     return Result(run=run, steps=tuple(steps), ranges=summaries, durations_ns=times)

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from stored_duels import SAME, DuelSpec, comparison_of
 
+from harness.analysis.range_part import JudgedPart
 from harness.cli import output
 from harness.cli.compare_table import print_comparison
 from harness.cli.duel_progress import TerminalProgress
-from harness.comparison import Comparison, RangePart
+from harness.comparison import Comparison
 from harness.duel import DetectableEffect
 from harness.stats.sequential import Rule
 
@@ -123,12 +124,11 @@ def test_one_of_anything_is_singular_and_shares_are_written_alike(
     assert re.search(r"\d%", out) is None, "a space before every percent sign"
 
 
-def part(delta_ns: float, *, significant: bool = True) -> RangePart:
-    return RangePart(
+def part(delta_ns: float, *, significant: bool = True) -> JudgedPart:
+    return JudgedPart(
         path="step/x",
         base_ns=1e6,
         head_ns=1e6 + delta_ns,
-        delta_ns=delta_ns,
         ci_ns=None,
         q=0.0,
         significant=significant,

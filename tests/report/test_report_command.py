@@ -29,7 +29,7 @@ def test_the_report_repeats_to_the_byte_and_is_listed(reports: Path, capsys: pyt
     for target in (first, second):
         assert run(["report", DUEL_ID, "--reports", str(reports), "--html", str(target), "--json"]) == 0
     said = capsys.readouterr().out
-    assert json.loads(said[: said.index("\n}\n") + 3])["id"] == DUEL_ID
+    assert json.loads(said[: said.index("\n}\n") + 3])["duel"]["id"] == DUEL_ID
     assert first.read_bytes() == second.read_bytes()
     root = check_page(first.read_text(encoding="utf-8"))
     assert str(reports) not in first.read_text(encoding="utf-8")

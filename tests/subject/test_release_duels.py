@@ -89,10 +89,10 @@ def test_two_releases_in_one_environment(folder: Path) -> None:
     found = json.loads(done.stdout)
     assert found["verdict"]["ratio"] > 1.2  # twice the spinning, on a machine that may be busy with other things
     assert found["same_work"]["within_tolerance"]
-    assert max(found["ranges"], key=lambda part: part["delta_ms"])["path"] == "step/train_batch/move"
+    assert max(found["ranges"], key=lambda part: part["delta_ns"])["path"] == "step/train_batch/move"
     assert (found["base"]["versions"]["toylibrary"], found["head"]["versions"]["toylibrary"]) == ("1.0", "2.0")
     with Store(folder / "r/results.db") as store:
-        duel = Duels(store).duel(found["id"])
+        duel = Duels(store).duel(found["duel"]["id"])
     assert duel.head["mismatches"] == ["nvtx 0.2.17 (asks for >=1)"]
     assert duel.base["environment"] == duel.head["environment"]
     assert duel.base["identity"] != duel.head["identity"]

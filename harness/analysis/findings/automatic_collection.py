@@ -31,7 +31,7 @@ def check(capture: Capture) -> list[Finding]:
             "hundred steps at a point of your choice (at the same step on every rank)",
             ns_per_step=per_step,
             evidence=Evidence(
-                ns=total,
+                total_ns=total,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, around, duration),
                 figures={"collections": len(chosen), "collected_objects": int(collected[chosen].sum())},

@@ -39,7 +39,7 @@ def check(capture: Capture) -> list[Finding]:
             "the model takes its objects out of later collections",
             ns_per_step=per_step,
             evidence=Evidence(
-                ns=total,
+                total_ns=total,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, chosen, duration[chosen]),
                 figures={"collected_objects": freed},

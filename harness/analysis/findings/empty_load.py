@@ -29,6 +29,6 @@ def check(capture: Capture) -> list[Finding]:
             advice="skip the call when its state already lies where it is wanted: check that offloading is enabled "
             "before walking modules, parameters or optimizer state",
             ns_per_step=per_step,
-            evidence=Evidence(ns=total, steps=capture.kept_count, bytes=0, ranges=rows),
+            evidence=Evidence(total_ns=total, steps=capture.kept_count, bytes=0, ranges=rows),
         )
     ]

@@ -34,7 +34,7 @@ def check(capture: Capture) -> list[Finding]:
             "all-to-all and pipeline it, use larger buckets, or give each step more compute per byte sent",
             ns_per_step=per_step,
             evidence=Evidence(
-                ns=total,
+                total_ns=total,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, capture.op_range[chosen], duration),
                 calls=rows_by_name(capture, operations.name_id[chosen], duration),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from harness.analysis.capture import NONE, Capture
+from harness.analysis.gpu_totals import NameTotal
 from harness.trace.groups import summed
 from harness.trace.model import NO_NAME, BoolArray, Int32Array, Int64Array
 from harness.trace.naming import call_name
@@ -17,12 +18,9 @@ MAX_ROWS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidenceRow:
+class EvidenceRow(NameTotal):
     """Ranges of one path, or calls or kernels of one name, that prove a finding. Totals over the kept steps."""
 
-    name: str
-    count: int
-    ns: int
     bytes: int = 0
 
 
@@ -30,7 +28,7 @@ class EvidenceRow:
 class Evidence:
     """What a finding rests on. All figures are totals over the kept steps of all ranks."""
 
-    ns: int
+    total_ns: int
     """The time that the finding counts."""
     steps: int
     """Over how many steps (of one rank each); 1 for each rank where the capture has no steps."""
@@ -41,17 +39,6 @@ class Evidence:
     """By name of the API call, kernel or copy, most time first."""
     figures: dict[str, float] = field(default_factory=dict)
     """What else is worth knowing; the unit is in the key."""
-
-    def document(self) -> dict[str, object]:
-        """As in the JSON document."""
-        return {
-            "ns": self.ns,
-            "steps": self.steps,
-            "bytes": self.bytes,
-            "ranges": [{"path": r.name, "calls": r.count, "ns": r.ns, "bytes": r.bytes} for r in self.ranges],
-            "calls": [{"name": r.name, "calls": r.count, "ns": r.ns, "bytes": r.bytes} for r in self.calls],
-            **self.figures,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +84,10 @@ def _rows(
     unique = np.flatnonzero(counts)
     return tuple(
         EvidenceRow(
-            name=names[at + NO_NAME] if at else "?", count=int(counts[at]), ns=int(times[at]), bytes=int(total[at])
+            name=names[at + NO_NAME] if at else "?",
+            calls=int(counts[at]),
+            total_ns=int(times[at]),
+            bytes=int(total[at]),
         )
         for at in unique[np.lexsort((unique, -times[unique]))][:MAX_ROWS].tolist()
     )

@@ -32,10 +32,10 @@ def check(capture: Capture) -> list[Finding]:
         Finding(
             rule="gpu_idle",
             summary=f"the GPU idled {milliseconds(per_step)} ms {capture.unit} ({percent(share)}) while the host was "
-            f"in ranges, the largest part, {milliseconds(capture.per_step(rows[0].ns))} ms, in {rows[0].name}",
+            f"in ranges, the largest part, {milliseconds(capture.per_step(rows[0].total_ns))} ms, in {rows[0].name}",
             advice="launch this range's work earlier, overlap it with GPU work (another stream, a prefetching loader), "
             "or take it out of the step",
             ns_per_step=per_step,
-            evidence=Evidence(ns=total, steps=capture.kept_count, ranges=rows, figures={"idle_share": share}),
+            evidence=Evidence(total_ns=total, steps=capture.kept_count, ranges=rows, figures={"idle_share": share}),
         )
     ]

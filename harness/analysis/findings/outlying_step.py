@@ -82,12 +82,12 @@ def _finding(capture: Capture, chosen: Int64Array, excess: FloatArray, what: str
         advice=advice,
         ns_per_step=per_step,
         evidence=Evidence(
-            ns=total,
+            total_ns=total,
             steps=int(capture.judged.sum()),
             ranges=_grown_ranges(capture, worst),
             calls=tuple(
                 EvidenceRow(
-                    name=f"rank {rows.rank[row]} step {rows.index[row]}", count=1, ns=int(rows.duration_ns[row])
+                    name=f"rank {rows.rank[row]} step {rows.index[row]}", calls=1, total_ns=int(rows.duration_ns[row])
                 )
                 for row in chosen[np.argsort(-excess[chosen])][:10]
             ),

@@ -45,15 +45,15 @@ def check(capture: Capture) -> list[Finding]:
             "of its own",
             ns_per_step=per_step,
             evidence=Evidence(
-                ns=total,
+                total_ns=total,
                 steps=capture.kept_count,
                 bytes=size,
                 ranges=rows_by_path(capture, capture.op_range[chosen], duration, operations.bytes[chosen]),
                 calls=tuple(
                     EvidenceRow(
                         name=f"{schema.COPY_KINDS[kind]}, pageable",
-                        count=int(of_kind.sum()),
-                        ns=int(duration[of_kind].sum()),
+                        calls=int(of_kind.sum()),
+                        total_ns=int(duration[of_kind].sum()),
                         bytes=int(operations.bytes[chosen][of_kind].sum()),
                     )
                     for kind, of_kind in kinds

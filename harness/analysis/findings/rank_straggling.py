@@ -47,9 +47,11 @@ def check(capture: Capture) -> list[Finding]:
             "or throttled GPU, or a neighbour on its cores",
             ns_per_step=per_step,
             evidence=Evidence(
-                ns=int(np.maximum(excess, 0).sum()),
+                total_ns=int(np.maximum(excess, 0).sum()),
                 steps=steps,
-                calls=tuple(EvidenceRow(name=f"rank {rank}", count=steps, ns=int(own.sum())) for rank, own in rows),
+                calls=tuple(
+                    EvidenceRow(name=f"rank {rank}", calls=steps, total_ns=int(own.sum())) for rank, own in rows
+                ),
                 figures={"rank": int(ranks[worst]), "slowest_share": share},
             ),
         )

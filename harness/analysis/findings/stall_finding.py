@@ -24,7 +24,7 @@ def build(capture: Capture, calls: Int64Array, *, rule: str, what: str, advice: 
             advice=advice,
             ns_per_step=per_step,
             evidence=Evidence(
-                ns=found.total_idle_ns,
+                total_ns=found.total_idle_ns,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, capture.ranges_of_calls(found.calls), found.idle_ns),
                 calls=rows_by_name(capture, capture.trace.api.name_id[found.calls], found.idle_ns),

@@ -42,7 +42,7 @@ def check(capture: Capture) -> list[Finding]:
             "small operations",
             ns_per_step=per_step,
             evidence=Evidence(
-                ns=total,
+                total_ns=total,
                 steps=capture.kept_count,
                 ranges=rows_by_path(capture, capture.op_range[chosen], gap[chosen]),
                 calls=rows_by_name(capture, operations.name_id[chosen], gap[chosen]),

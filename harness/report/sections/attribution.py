@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from harness.comparison import RangePart
+from harness.analysis.range_part import JudgedPart, RangePart
+from harness.comparison import Comparison
 from harness.names import PATH_SEPARATOR
 from harness.report import figures
 from harness.report.drawing import WIDE, Plots, both_widths
@@ -50,40 +50,18 @@ _ONLY: Final = Markup(' <span class="tag">{} only</span>')
 _DELTA: Final = Markup('<strong class="{}">{}</strong>')
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One part of the difference: own time of a range path. `ci_ns` and `q` are None where nothing was judged."""
-
-    path: str
-    base_ns: float
-    head_ns: float
-    ci_ns: tuple[float, float] | None = None
-    q: float | None = None
-    significant: bool = True
-
-    @property
-    def delta_ns(self) -> float:
-        """Head less base."""
-        return self.head_ns - self.base_ns
-
-    @property
-    def moved(self) -> bool:
-        """Whether it is worth a colour."""
-        return self.significant and abs(self.delta_ns) >= SMALLEST_NS
-
-
-def of_comparison(parts: Sequence[RangePart]) -> Section:
+def of_comparison(comparison: Comparison) -> Section:
     """Return the section for the parts of a duel."""
-    converted = [
-        Part(path=p.path, base_ns=p.base_ns, head_ns=p.head_ns, ci_ns=p.ci_ns, q=p.q, significant=p.significant)
-        for p in parts
-    ]
     note = "The difference of the mean step in parts. Each is a range’s own time, without the ranges inside it."
-    return section(converted, note, judged=True)
+    if comparison.all_steps_delta_ns is not None:
+        whole = signed_ms(comparison.all_steps_delta_ns)
+        note += f" Steps around the median are averaged; over all steps, outliers included, it is {whole} ms."
+    return section(comparison.ranges, note)
 
 
-def section(parts: Sequence[Part], note: str, *, judged: bool) -> Section:
+def section(parts: Sequence[RangePart], note: str) -> Section:
     """Return the waterfall and the table of parts, which come sorted by their cost."""
+    judged = any(isinstance(part, JudgedPart) for part in parts)
     return Section(
         anchor="attribution",
         title="Where the difference lies",
@@ -97,23 +75,23 @@ def section(parts: Sequence[Part], note: str, *, judged: bool) -> Section:
     )
 
 
-def _table(parts: Sequence[Part], judged: bool) -> Markup:
+def _table(parts: Sequence[RangePart], judged: bool) -> Markup:
     paths = [part.path for part in parts]
     base_ns, head_ns = sum(part.base_ns for part in parts), sum(part.head_ns for part in parts)
     judgement = numbers("95 % interval", "q") if judged else []
     columns = [Column(title="Range", kind="path"), *numbers("Base ms", "Head ms", "Difference ms"), *judgement]
     columns.extend(numbers("Of the difference"))
     rows = [
-        Row(cells=_cells(part, head_ns - base_ns, paths, judged), role="" if part.moved else "quiet")
+        Row(cells=_cells(part, head_ns - base_ns, paths, judged), role="" if _moved(part) else "quiet")
         for part in parts[:MOST_ROWS]
     ]
     rest = parts[MOST_ROWS:]
     if rest:
-        whole = Part(path="", base_ns=sum(p.base_ns for p in rest), head_ns=sum(p.head_ns for p in rest))
+        whole = RangePart(path="", base_ns=sum(p.base_ns for p in rest), head_ns=sum(p.head_ns for p in rest))
         rows.append(
             Row(cells=[f"{len(rest)} smaller parts", *_figures(whole, head_ns - base_ns, judged)], role="quiet")
         )
-    total = Part(path="", base_ns=base_ns, head_ns=head_ns)
+    total = RangePart(path="", base_ns=base_ns, head_ns=head_ns)
     return table(
         "Parts of the difference",
         columns,
@@ -122,7 +100,12 @@ def _table(parts: Sequence[Part], judged: bool) -> Markup:
     )
 
 
-def _cells(part: Part, whole_ns: float, paths: Sequence[str], judged: bool) -> list[str | Markup]:
+def _moved(part: RangePart) -> bool:
+    """Whether it is worth a colour: beyond its noise, where that is known, and beyond what is shown."""
+    return abs(part.delta_ns) >= SMALLEST_NS and (not isinstance(part, JudgedPart) or part.significant)
+
+
+def _cells(part: RangePart, whole_ns: float, paths: Sequence[str], judged: bool) -> list[str | Markup]:
     parent, separator, leaf = part.path.rpartition(PATH_SEPARATOR)
     label = _PATH.format(path(parent + separator, 90) if parent else "", path(leaf, 90))
     if any(other.startswith(part.path + PATH_SEPARATOR) for other in paths):
@@ -132,27 +115,28 @@ def _cells(part: Part, whole_ns: float, paths: Sequence[str], judged: bool) -> l
     return [label, *_figures(part, whole_ns, judged)]
 
 
-def _figures(part: Part, whole_ns: float, judged: bool) -> list[str | Markup]:
+def _figures(part: RangePart, whole_ns: float, judged: bool) -> list[str | Markup]:
     delta: str | Markup = signed_ms(part.delta_ns)
-    if part.path and part.moved:
+    if part.path and _moved(part):
         delta = _DELTA.format(figures.direction(part.delta_ns), figures.typographic(delta))
     cells: list[str | Markup] = [milliseconds(part.base_ns), milliseconds(part.head_ns), delta]
     if judged:
-        low_high = "" if part.ci_ns is None else ", ".join(map(signed_ms, part.ci_ns))
-        q = "" if part.q is None else "< 0.001" if part.q < 0.001 else f"{part.q:.3f}"
+        ci_ns, q_value = (part.ci_ns, part.q) if isinstance(part, JudgedPart) else (None, None)
+        low_high = "" if ci_ns is None else ", ".join(map(signed_ms, ci_ns))
+        q = "" if q_value is None else "< 0.001" if q_value < 0.001 else f"{q_value:.3f}"
         cells += [f"[{low_high}]" if low_high else "", q]
     return [*cells, percent(part.delta_ns / whole_ns) if whole_ns else ""]
 
 
-def _plots(parts: Sequence[Part]) -> Plots:
+def _plots(parts: Sequence[RangePart]) -> Plots:
     base_ns, head_ns = sum(part.base_ns for part in parts), sum(part.head_ns for part in parts)
     visible_ns = SMALLEST_BAR * max(abs(part.delta_ns) for part in parts)
-    moved = [part for part in parts if part.moved and abs(part.delta_ns) >= visible_ns]
+    moved = [part for part in parts if _moved(part) and abs(part.delta_ns) >= visible_ns]
     bars = [(part.path, part.delta_ns, True) for part in (moved if len(moved) <= MOST_BARS else moved[: MOST_BARS - 1])]
     rest = len(parts) - len(bars)
     if rest:
         left_ns = head_ns - base_ns - sum(delta for _, delta, _ in bars)
-        words = "smaller parts" if sum(part.moved for part in parts) > len(bars) else "ranges within their noise"
+        words = "smaller parts" if sum(_moved(part) for part in parts) > len(bars) else "ranges within their noise"
         bars.append((f"{rest} {words}", left_ns, False))
     return both_widths("waterfall", lambda width, name: _plot(bars, base_ns, head_ns, width, name))
 

@@ -62,7 +62,7 @@ class Card:
         rows = [*found.ranges[:EVIDENCE_ROWS], *found.calls[:EVIDENCE_ROWS]]
         columns = [Column(title="Range or call", kind="path"), *numbers("Calls", "ms in all", "Bytes")]
         cells = [
-            Row(cells=[path(r.name), f"{r.count:,}", milliseconds(r.ns), bytes_text(r.bytes) if r.bytes else ""])
+            Row(cells=[path(r.name), f"{r.calls:,}", milliseconds(r.total_ns), bytes_text(r.bytes) if r.bytes else ""])
             for r in rows
         ]
         return table(f"Evidence of {shown(self.finding.rule)}", columns, cells) if rows else None

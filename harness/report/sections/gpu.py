@@ -74,7 +74,7 @@ def _times(traced: Mapping[str, TraceAnalysis]) -> Markup:
     rows.append(("Copies and memsets, ms in all", [milliseconds(one.gpu.copy_ns) for one in found]))
     if any(one.gpu.graph_ns for one in found):
         rows.append(("CUDA graphs, ms in all", [milliseconds(one.gpu.graph_ns) for one in found]))
-    rows.append(("GPU time that found its range", [percent(one.coverage.get(one.rule, 0.0)) for one in found]))
+    rows.append(("GPU time that found its range", [percent(one.coverage.get(one.rule) or 0.0) for one in found]))
     columns = [Column(title="", kind="name"), *numbers(*(side.capitalize() or "This trace" for side in traced))]
     return table("GPU time", columns, [Row(cells=[label, *cells]) for label, cells in rows])
 

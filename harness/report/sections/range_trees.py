@@ -12,7 +12,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from harness.comparison.rows import TreeRange
+from harness.measured import TreeRange
 from harness.report import figures
 from harness.report.page import Section, draw
 from harness.report.page import name as shown

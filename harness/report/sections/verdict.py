@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.comparison import Comparison, MetricChange, RangePart, SameWork
+from harness.analysis.range_part import RangePart
+from harness.comparison import Comparison, MetricChange, SameWork
 from harness.report import figures
 from harness.report.page import Section, draw
 from harness.units import change, percent, plural, signed, signed_ms, signed_percent
