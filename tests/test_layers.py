@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.collectors.registry import collectors
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Highest first. A module may import from its own package and from lines below its own.
@@ -27,7 +29,8 @@ LAYERS: list[set[str]] = [
 # The only imports allowed inside a line: a launch writes the worker's plan, verdict and attribution use statistics.
 WITHIN_LINE = {("launch", "worker"), ("verdict", "stats"), ("analysis", "stats")}
 RANK_OF = {name: index for index, line in enumerate(LAYERS) for name in line}
-STANDARD_LIBRARY_ONLY = ["harness/worker", "harness/collectors/recorder.py"]
+RANK_SIDES = {able for able in (item.abilities.rank_side for item in collectors().values()) if able is not None}
+STANDARD_LIBRARY_ONLY = ["harness/worker", *(f"{module.replace('.', '/')}.py" for module in sorted(RANK_SIDES))]
 
 
 def imported_modules(path: Path) -> set[str]:

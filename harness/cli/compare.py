@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.cli.duel_options import duel_options
-from harness.cli.options import collector_option, side_set_options, slower_fails_option, subject_options
+from harness.cli.options import collector_option, picked, side_set_options, slower_fails_option, subject_options
 from harness.collectors.choice import AUTO
 from harness.collectors.registry import DEFAULT, UNTRACED, names_where
 
@@ -30,20 +29,7 @@ from harness.collectors.registry import DEFAULT, UNTRACED, names_where
 )
 @slower_fails_option
 @duel_options
-def compare(
-    name: str,
-    base: str | None,
-    head: str | None,
-    base_overrides: tuple[str, ...],
-    head_overrides: tuple[str, ...],
-    repo: Path,
-    python: str | None,
-    allow_mismatch: bool,
-    collector: str,
-    explain: str,
-    slower_fails: bool,
-    **options: Any,
-) -> int:
+def compare(name: str, collector: str, explain: str, slower_fails: bool, **options: Any) -> int:
     """Step BASE and HEAD in turn and say which is faster, by how much, where, and whether both do the same work.
 
     BASE and HEAD are git revisions, . for the working tree with its uncommitted changes, or releases, as in
@@ -56,18 +42,9 @@ def compare(
     from harness.cli.subjects import subject_cache, warn_of_mismatches
     from harness.duel import WantedSides, compare_plan
 
-    given = DuelOptions(**options)
-    wanted = WantedSides(
-        base=base,
-        head=head,
-        base_overrides=base_overrides,
-        head_overrides=head_overrides,
-        repo=repo,
-        python=python,
-        allow_mismatch=allow_mismatch,
-    )
+    given, wanted = picked(DuelOptions, options), picked(WantedSides, options)
     with subject_cache() as cache:
         source = given.scenario_file(name)
         plan = compare_plan(source, wanted, given.settings(), cache, collector=collector, explain=explain)
         warn_of_mismatches(plan.base.subject, plan.head.subject)
-        return run_and_print(plan, given, repo=repo, slower_fails=slower_fails)
+        return run_and_print(plan, given, repo=wanted.repo, slower_fails=slower_fails)

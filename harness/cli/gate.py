@@ -12,6 +12,7 @@ from harness.cli.figures import SECONDS
 from harness.cli.options import (
     json_option,
     pairs_option,
+    picked,
     reports_option,
     resume_option,
     seed_option,
@@ -42,23 +43,13 @@ from harness.cli.options import (
 @json_option
 def gate(
     base: str | None,
-    head: str,
-    names: tuple[str, ...],
-    base_overrides: tuple[str, ...],
-    head_overrides: tuple[str, ...],
-    overrides: tuple[str, ...],
     policy_file: Path | None,
     pairs: int | None,
     steps: int | None,
     budget_s: float | None,
     undecided: str | None,
-    resume: bool,
-    seed: int | None,
-    repo: Path,
-    python: str | None,
-    allow_mismatch: bool,
-    reports: Path,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Duel every scenario of the policy against BASE, and fail on a regression.
 
@@ -82,27 +73,11 @@ def gate(
         "undecided": undecided,
     }
     policy = dataclasses.replace(policy, **{key: value for key, value in given.items() if value is not None})
-    wanted = WantedSides(
-        base=policy.base,
-        head=head,
-        base_overrides=base_overrides,
-        head_overrides=head_overrides,
-        repo=repo,
-        python=python,
-        allow_mismatch=allow_mismatch,
-    )
-    request = GateRequest(
-        policy=policy,
-        names=names,
-        wanted=wanted,
-        overrides=overrides,
-        resume=resume,
-        seed=seed,
-        reports=reports,
-    )
+    wanted = picked(WantedSides, {"base": policy.base, **options})
+    request = picked(GateRequest, {"policy": policy, "wanted": wanted, **options})
     with subject_cache() as cache, TerminalGateProgress() as progress:
         result = run_gate(request, cache, progress)
-    written = write_reports(result, reports, repo)
+    written = write_reports(result, request.reports, wanted.repo)
     print_gate(result, written, as_json=as_json)
     announce(result, to_stderr=as_json)
     return result.exit_code

@@ -5,14 +5,19 @@ What differs between commands is an argument here: whose folder it is, or what a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Command], Command]
+Settings = TypeVar("Settings", bound="DataclassInstance")
 
 OVERRIDES: Final[dict[str, Any]] = {"multiple": True, "metavar": "KEY=VALUE"}
 
@@ -26,6 +31,11 @@ def options(*given: Option[Any]) -> Option[Any]:
         return command
 
     return add
+
+
+def picked(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
+    """Return a dataclass filled with those of a command's options that are its fields."""
+    return kind(**{item.name: given[item.name] for item in fields(kind) if item.name in given})
 
 
 def set_option(meaning: str = "Override a key on both sides.") -> Option[Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.trace import schema
+from harness.trace.reader import read_trace
 from harness.trace.writer import KERNEL_ROW, RANGE_ROW, TraceWriter
 
 
@@ -108,3 +109,18 @@ def test_a_killed_process_leaves_every_returned_batch(tmp_path: Path) -> None:
     counts = connection.execute("SELECT start, COUNT(*) FROM NVTX_EVENTS GROUP BY start ORDER BY start").fetchall()
     assert [start for start, _ in counts][: acknowledged + 1] == list(range(acknowledged + 1))
     assert {count for _, count in counts} == {100}
+
+
+@pytest.mark.parametrize(("sees_gpu", "warned"), [(True, True), (False, False)])
+def test_no_gpu_work_is_worth_a_warning_where_it_would_have_been_seen(
+    tmp_path: Path, sees_gpu: bool, warned: bool
+) -> None:
+    path = tmp_path / "t.sqlite"
+    open_writer(path, collector="strace", sees_gpu=sees_gpu).close()
+    assert ("no GPU activity in the trace" in read_trace(path).warnings) is warned
+    old = sqlite3.connect(path)
+    old.execute("DELETE FROM META_DATA_EXPORT WHERE name = ?", (schema.META_SEES_GPU,))
+    old.execute("UPDATE META_DATA_EXPORT SET value = 'recorder' WHERE name = ?", (schema.META_COLLECTOR,))
+    old.commit()
+    old.close()
+    assert "no GPU activity in the trace" not in read_trace(path).warnings, "as files without the key had it"
