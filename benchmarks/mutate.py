@@ -41,11 +41,17 @@ class Tests:
     fast: Sequence[str]
     slow: Sequence[str] = ()
 
-    @property
-    def runs(self) -> list[list[str]]:
-        """Return the arguments of pytest for each run, in order."""
-        runs = [["-m", FAST, *self.fast], ["-m", SLOW, *self.slow]]
+    def runs(self, root: Path, file: str) -> list[list[str]]:
+        """Return the arguments of pytest for each run, in order. Test files that name the module come first."""
+        module = file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        fast = {path: None for given in self.fast for path in _test_files(root / given)}
+        ordered = sorted(fast, key=lambda path: module not in path.read_text(encoding="utf-8"))
+        runs = [["-m", FAST, *(str(path.relative_to(root)) for path in ordered)], ["-m", SLOW, *self.slow]]
         return [run for run, paths in zip(runs, (self.fast, self.slow), strict=True) if paths]
+
+
+def _test_files(given: Path) -> list[Path]:
+    return sorted(given.rglob("test_*.py")) if given.is_dir() else [given]
 
 
 TOY_DUELS = ["tests/duel/test_duel.py", "tests/duel/test_ended_duels.py"]
@@ -134,15 +140,8 @@ class Copy:
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
             compiled.unlink()
 
-    def failure(self, tests: Tests, limit_s: float) -> str | None:
-        """Run the tests; return the first that fails, or None. What they started is ended with them."""
-        for run in tests.runs:
-            said = self._pytest(run, limit_s)
-            if said is not None:
-                return said
-        return None
-
-    def _pytest(self, arguments: Sequence[str], limit_s: float) -> str | None:
+    def failure(self, arguments: Sequence[str], limit_s: float) -> str | None:
+        """Run pytest; return the first test that fails, or None. What the tests started is ended with them."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
         with subprocess.Popen(
@@ -169,33 +168,40 @@ class Copy:
 
 
 def survey(root: Path, packages: Mapping[str, Tests], drawn: Sequence[Mutant], jobs: int, limit_s: float) -> int:
-    """Try the mutants, print a line for each; return how many were noticed. SystemExit where tests fail unchanged."""
+    """Try the mutants, print a line for each; return how many were noticed.
+
+    A test that notices must pass without the change: SystemExit where it does not.
+    """
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
         for number in range(jobs):
             copies.put(Copy(root, Path(folder) / str(number)))
+        sound: set[str] = set()
 
-        def run(tests: Tests, mutant: Mutant | None) -> str | None:
-            copy = copies.get()
+        def attempt(mutant: Mutant) -> Outcome:
+            copy, began = copies.get(), time.monotonic()
             try:
-                with copy.changed(mutant) if mutant else contextlib.nullcontext():
-                    return copy.failure(tests, limit_s)
+                with copy.changed(mutant):
+                    runs = tests_of(packages, mutant).runs(copy.root, mutant.file)
+                    found = next((said for run in runs if (said := copy.failure(run, limit_s))), None)
+                took_s = time.monotonic() - began
+                test = (found or "").partition("[")[0]
+                if "::" in test and test not in sound:
+                    if copy.failure(["-m", SLOW, test], limit_s):
+                        raise SystemExit(f"{test} fails without any change too; mend that first")
+                    sound.add(test)
+                return Outcome(mutant, found, took_s)
             finally:
                 copies.put(copy)
 
-        def attempt(mutant: Mutant) -> Outcome:
-            began = time.monotonic()
-            return Outcome(mutant, run(tests_of(packages, mutant), mutant), time.monotonic() - began)
-
-        concerned = list({id(tests): tests for tests in (tests_of(packages, each) for each in drawn)}.values())
-        for tests, failure in zip(concerned, pool.map(lambda each: run(each, None), concerned), strict=True):
-            if failure is not None:
-                raise SystemExit(f"{' '.join(tests.fast)}: without any change {failure} fails; mend that first")
         noticed = 0
-        for outcome in pool.map(attempt, drawn):
-            noticed += outcome.noticed_by is not None
-            result = "SURVIVED" if outcome.noticed_by is None else "noticed "
-            print(f"{result} {outcome.mutant}  {outcome.noticed_by or ''}  ({outcome.seconds:.0f} s)", flush=True)
+        try:
+            for outcome in pool.map(attempt, drawn):
+                noticed += outcome.noticed_by is not None
+                result = "SURVIVED" if outcome.noticed_by is None else "noticed "
+                print(f"{result} {outcome.mutant}  {outcome.noticed_by or ''}  ({outcome.seconds:.0f} s)", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
     return noticed
 
 
