@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def start(
-    folder: Path, *arguments: str, columns: int = 80, **variables: str
+    folder: Path, *arguments: str, columns: int = 80, before: Sequence[str] = (), **variables: str
 ) -> AbstractContextManager[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "harness.cli", "bench", *arguments]
+    command = [*before, sys.executable, "-m", "harness.cli", "bench", *arguments]
     environment = {**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1", **variables}
     return child(command, cwd=folder, env=environment, stdout=PIPE, stderr=PIPE)
 
@@ -274,6 +275,28 @@ def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
     assert (document["status"], document["reason"]) == ("failed", "interrupted")
     assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert stored(folder, "select min(sequence) from steps") == [(0,)]
+    assert processes_of(folder) == []
+
+
+def test_what_ignores_ctrl_c_keeps_to_that_and_still_ends_cleanly(folder: Path) -> None:
+    """As under `nohup stepduel bench … &`."""
+    deaf = ["sh", "-c", 'trap "" INT HUP; exec "$@"', "sh"]
+    with start(folder, "small", "--set", "run.steps=100000", "--json", before=deaf) as process:
+        assert process.stderr is not None
+        while "measuring" not in process.stderr.readline():
+            assert process.poll() is None
+        for number in (signal.SIGINT, signal.SIGHUP):
+            process.send_signal(number)
+        (phase,) = (folder / "reports").rglob("rank0.phase")
+        at = int(phase.read_text().split()[-1])
+        while int(phase.read_text().split()[-1]) < at + 20:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert json.loads(out)["reason"] == "interrupted"
+    assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert processes_of(folder) == []
 
 
