@@ -26,3 +26,8 @@ def test_two_points_on_the_way_are_no_level_and_hide_no_change() -> None:
     (change,) = change_points(series((20, 100.0), (2, 110.0), (20, 120.0)))
     assert change.index in (20, 22)
     assert change.ratio == pytest.approx(1.2, rel=0.02)
+
+
+def test_three_points_a_level_are_enough_and_two_are_not() -> None:
+    assert [change.index for change in change_points(series((3, 100.0), (3, 120.0)))] == [3]
+    assert change_points(series((2, 100.0), (3, 120.0))) == []
