@@ -58,6 +58,7 @@ TOY_DUELS = ["tests/duel/test_duel.py", "tests/duel/test_ended_duels.py"]
 PACKAGES: Mapping[str, Tests] = {
     "harness/stats": Tests(["tests/stats", "tests/test_verdict.py", "tests/history", "tests/duel/test_pacing.py"]),
     "harness/verdict.py": Tests(["tests/test_verdict.py", "tests/gate"]),
+    "harness/units.py": Tests(["tests/test_units.py", "tests/analysis/test_findings.py"]),
     "harness/analysis": Tests(["tests/analysis", "tests/cli/test_diff.py", "tests/cli/test_analyze.py"]),
     "harness/trace": Tests(["tests/trace", "tests/analysis", "tests/cli/test_scrub.py", "tests/cli/test_export.py"]),
     "harness/store": Tests(["tests/test_store.py", "tests/history", "tests/gate", "tests/report", *TOY_DUELS]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -31,3 +32,9 @@ def test_two_points_on_the_way_are_no_level_and_hide_no_change() -> None:
 def test_three_points_a_level_are_enough_and_two_are_not() -> None:
     assert [change.index for change in change_points(series((3, 100.0), (3, 120.0)))] == [3]
     assert change_points(series((2, 100.0), (3, 120.0))) == []
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_what_is_no_time_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="positive numbers"):
+        change_points([*series((10, 100.0)), value])
