@@ -67,6 +67,10 @@ test-verl: $(STAMP) ## Run releases of verl (the first time makes an environment
 test-fast: $(STAMP) ## Run the tests that need no launch
 	@$(BIN)/python -m pytest $(ARGS)
 
+.PHONY: mutate
+mutate: $(STAMP) ## Do the tests notice single changes, drawn by seed? make mutate [ARGS='--seed 1 --number 40']
+	@$(BIN)/python benchmarks/mutate.py $(ARGS)
+
 .PHONY: lint
 lint: $(STAMP) ## Check style and types: ruff and mypy --strict
 	@$(BIN)/ruff check .

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from child_process import child
 
 from harness.conditions import Conditions, between, snapshot
 from harness.doctor import (
@@ -98,26 +99,17 @@ def test_cores_that_change_their_speed_are_told_from_hiccups() -> None:
 
 
 def test_a_disturbance_is_seen_in_a_short_look() -> None:
-    spinners = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(len(os.sched_getaffinity(0)))
-    ]
-    try:
+    with ExitStack() as spinners:
+        for _ in os.sched_getaffinity(0):
+            spinners.enter_context(child([sys.executable, "-c", "while True: pass"]))
         topics = [(remark.topic, remark.level) for remark in disturbances()]
-    finally:
-        for spinner in spinners:
-            spinner.kill()
-            spinner.wait()
     assert ("load", "warning") in topics
     assert {level for _, level in topics} == {"warning"}
 
 
 def test_a_busy_process_is_named() -> None:
-    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
+    with child([sys.executable, "-c", "while True: pass"]):
         (seen,) = [check.seen for check in examine(1, sample_s=0.5) if check.topic == "load"]
-    finally:
-        spinner.kill()
-        spinner.wait()
     busy = float(seen.partition(" %")[0].rpartition(" ")[2])
     assert busy >= 100 / (os.cpu_count() or 1) / 4
     if "(" in seen:  # another process may have taken the processor from it, on a machine that is busier still

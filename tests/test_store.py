@@ -7,10 +7,12 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from child_process import PIPE, child
 
 from harness.environment import Environment, Gpu
 from harness.errors import UsageError
@@ -149,7 +151,7 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from tests import test_store as t
+import test_store as t
 for number in range(10):
     with t.Store(Path(sys.argv[1])) as db:
         db.add_run(t.make_run(f"{sys.argv[2]}-{number}"), t.ENVIRONMENT, t.STEPS, t.RANGES)
@@ -157,13 +159,14 @@ for number in range(10):
 
 
 def test_benches_at_once_lose_nothing(tmp_path: Path) -> None:
-    root = str(Path(__file__).resolve().parent.parent)
+    tests_folder = str(Path(__file__).resolve().parent)
     path = tmp_path / "results.db"  # absent: the processes also race to create it
     command = [sys.executable, "-c", WRITER, str(path)]
-    writers = [subprocess.Popen([*command, str(i), root], stderr=subprocess.PIPE, text=True) for i in range(3)]
-    for writer in writers:
-        _, errors = writer.communicate(timeout=120)
-        assert writer.returncode == 0, errors
+    with ExitStack() as stack:
+        writers = [stack.enter_context(child([*command, str(i), tests_folder], stderr=PIPE)) for i in range(3)]
+        for writer in writers:
+            _, errors = writer.communicate(timeout=120)
+            assert writer.returncode == 0, errors
     with Store(path) as db:
         assert {row["id"] for row in db.db.table("runs").rows} == {f"{i}-{n}" for i in range(3) for n in range(10)}
         for run_id in ("0-0", "2-9"):
@@ -227,7 +230,7 @@ def test_a_long_wait_is_told(
         "print('held', flush=True); sys.stdin.readline(); c.execute('commit')"
     )
     command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with child(command, stdin=PIPE, stdout=PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == "held\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
 import re
@@ -167,6 +168,23 @@ def test_an_undecided_duel_names_the_pairs_that_would_do() -> None:
     named = re.search(r"--pairs (\d+)", verdict.next_step)
     assert named is not None
     assert int(named[1]) > 8
+
+
+def test_the_advice_is_a_quieter_machine_where_the_interval_is_wider_than_what_it_must_tell() -> None:
+    rule = Rule(looks=(4,), min_effect=0.01, margin=0.02)
+    told = set()
+    for scatter, shift in itertools.product(np.linspace(0.2, 6, 30), (0.0, 0.009, 0.015, 0.025)):
+        verdict = decide(pairs_of([shift + scatter * 4 * x for x in QUIET]), rule)
+        if verdict.state is not State.UNDECIDED:
+            continue
+        assert verdict.ci is not None
+        assert verdict.next_step is not None
+        half_width = (math.log(verdict.ci[1]) - math.log(verdict.ci[0])) / 2
+        noisy = half_width > math.log1p(0.02)
+        assert verdict.reason is (Reason.TOO_NOISY if noisy else Reason.BETWEEN_LIMITS)
+        assert ("quieter machine" in verdict.next_step) == noisy
+        told.add((noisy, half_width > math.log1p(0.01)))
+    assert told == {(True, True), (False, True)}
 
 
 def test_a_verdict_is_frozen() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from scene import MS, US, Scene
 
@@ -66,6 +68,19 @@ def test_empty_collection_weighs_what_was_freed_against_the_time() -> None:
     assert only(collection_scene("gc.collect", 3_399), "empty_collection") is not None
     assert only(collection_scene("gc.collect", 3_400), "empty_collection") is None  # 10 objects per ms: it did its work
     assert only(collection_scene("gc.collect", None), "empty_collection") is None
+
+
+@pytest.mark.parametrize("duration_ns", [2_500 * MS, 999 * MS, 123_400 * US, 50 * US])
+def test_a_time_in_a_sentence_is_the_time_in_its_unit(duration_ns: int) -> None:
+    scene = Scene()
+    scene.range("step", 0, 10_000 * MS)
+    scene.range("gc.collect", MS, MS + duration_ns)
+    scene.mark("collected_objects", MS + duration_ns - 1, 0)
+    finding = only(scene, "empty_collection")
+    assert finding is not None
+    told = re.search(r"took ([\d.,]+) (ms|s) ", finding.summary)
+    assert told is not None
+    assert float(told[1].replace(",", "")) * {"ms": MS, "s": 1000 * MS}[told[2]] == pytest.approx(duration_ns, rel=0.01)
 
 
 def test_automatic_collections_count_inside_steps_only() -> None:

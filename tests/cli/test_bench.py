@@ -11,11 +11,14 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from child_process import PIPE, child
 
 pytestmark = pytest.mark.slow
 
@@ -73,17 +76,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, *arguments: str, columns: int = 80, **variables: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness.cli", "bench", *arguments]
+def start(
+    folder: Path, *arguments: str, columns: int = 80, before: Sequence[str] = (), **variables: str
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    command = [*before, sys.executable, "-m", "harness.cli", "bench", *arguments]
     environment = {**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return child(command, cwd=folder, env=environment, stdout=PIPE, stderr=PIPE)
 
 
 def bench(folder: Path, *arguments: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
-    process = start(folder, *arguments, columns=columns)
-    out, errors = process.communicate(timeout=120)
+    with start(folder, *arguments, columns=columns) as process:
+        out, errors = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
 
@@ -162,8 +165,13 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
     assert load["median_ns"] >= 8e6
     assert ranges["step"]["moved_bytes_per_step"] is None
     assert ranges["step"]["share"] == 1
-    children = [item for path, item in ranges.items() if path.count("/") == 1]
-    assert 0.9 < sum(item["share"] for item in children) <= 1, "shares are of what adds up"
+    rows = stored(folder, "select sequence, rank, path, total_ns from ranges join range_paths on id = path_id")
+    taken = {(sequence, rank, path): total_ns for sequence, rank, path, total_ns in rows if sequence > 0}
+    slow = [max((0, 1), key=lambda rank: taken[index, rank, "step"]) for index in (1, 2, 3, 4)]
+    sums = {path: sum(taken.get((i, slow[i - 1], path), 0) for i in (1, 2, 3, 4)) for path in ranges}
+    assert {path: item["share"] for path, item in ranges.items()} == {
+        path: pytest.approx(total_ns / sums["step"]) for path, total_ns in sums.items()
+    }, "of the slowest rank's time, which adds up"
     durations: dict[int, int] = defaultdict(int)
     for step in measured:
         durations[step["sequence"]] = max(durations[step["sequence"]], step["duration_ns"])
@@ -260,18 +268,40 @@ def test_a_step_that_raises_is_readable_on_a_terminal(folder: Path) -> None:
 
 
 def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
-    process = start(folder, "small", "--set", "run.steps=100000", "--json")
-    assert process.stderr is not None
-    while "measuring" not in process.stderr.readline():
-        assert process.poll() is None
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    with start(folder, "small", "--set", "run.steps=100000", "--json") as process:
+        assert process.stderr is not None
+        while "measuring" not in process.stderr.readline():
+            assert process.poll() is None
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     document = json.loads(out)
     assert (document["run"]["status"], document["run"]["reason"]) == ("failed", "interrupted")
     assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert stored(folder, "select min(sequence) from steps") == [(0,)]
+    assert processes_of(folder) == []
+
+
+def test_what_ignores_ctrl_c_keeps_to_that_and_still_ends_cleanly(folder: Path) -> None:
+    """As under `nohup stepduel bench … &`."""
+    deaf = ["sh", "-c", 'trap "" INT HUP; exec "$@"', "sh"]
+    with start(folder, "small", "--set", "run.steps=100000", "--json", before=deaf) as process:
+        assert process.stderr is not None
+        while "measuring" not in process.stderr.readline():
+            assert process.poll() is None
+        for number in (signal.SIGINT, signal.SIGHUP):
+            process.send_signal(number)
+        (phase,) = (folder / "reports").rglob("rank0.phase")
+        at = int(phase.read_text().split()[-1])
+        while int(phase.read_text().split()[-1]) < at + 20:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert json.loads(out)["reason"] == "interrupted"
+    assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert processes_of(folder) == []
 
 
@@ -286,16 +316,16 @@ def test_a_scenario_given_by_its_path_is_so_in_what_to_do_next(folder: Path) -> 
 def test_an_impatient_user_gets_the_same(folder: Path, tmp_path: Path, later: signal.Signals) -> None:
     private = tmp_path / "t"
     private.mkdir()
-    process = start(folder, "small", "--set", "run.steps=100000", "--json", TMPDIR=str(private))
-    assert process.stderr is not None
-    while "measuring" not in process.stderr.readline():
-        assert process.poll() is None
-    assert list(private.glob("stepduel-*"))
-    process.send_signal(signal.SIGINT)
-    while process.poll() is None:  # until it has ended: in the clean-up, in the merge, on the way out
-        time.sleep(0.05)
-        process.send_signal(later)
-    out, errors = process.communicate(timeout=30)
+    with start(folder, "small", "--set", "run.steps=100000", "--json", TMPDIR=str(private)) as process:
+        assert process.stderr is not None
+        while "measuring" not in process.stderr.readline():
+            assert process.poll() is None
+        assert list(private.glob("stepduel-*"))
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None:  # until it has ended: in the clean-up, in the merge, on the way out
+            time.sleep(0.05)
+            process.send_signal(later)
+        out, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert json.loads(out)["run"]["reason"] == "interrupted"

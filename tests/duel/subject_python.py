@@ -2,7 +2,8 @@
 
 `install(folder)` writes an executable. What it reports is made up but repeatable: step times around the plan's
 `engine.step_ms`, with launch luck and scatter drawn from the hash seed and the side. Anything but torchrun's command
-line goes to the real interpreter. STEPDUEL_TEST_FAULT = "SIDE PAIR STEP kill|raise|hang" makes one launch misbehave.
+line goes to the real interpreter. STEPDUEL_TEST_FAULT = "SIDE PAIR STEP kill|raise|hang|build" makes a launch
+misbehave.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Launch:
         if self.engine.get("refuse"):
             send(event="refused", message="engine: unknown key 'refuse'. Allowed: step_ms")
             return
-        if self.engine.get("build_raises"):
+        if self.engine.get("build_raises") or self.fault == "build":
             self.fail("build", None, "AssertionError: the model must move along")
         about = {"versions": {"torch": self.engine.get("torch", "2.13.0")}, "engine_description": {"toy": True}}
         send(event="ready", ranks=self.ranks, device="cpu", pids=[os.getpid()] * self.ranks, threads=1, **about)

@@ -282,3 +282,29 @@ def test_a_verdict_survives_an_explanation_that_fails(
     assert json.loads(out)["duel"]["status"] == "completed"
     assert "explain GPU time failed: launch pair 3, head" in err
     assert_nothing_left(bench)
+
+
+def test_a_build_that_fails_in_a_later_pair_is_a_failed_launch_and_no_verdict(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPDUEL_TEST_FAULT", "head pair02 -1 build")
+    status = run(bench.arguments("--json", "--pairs", "2"))
+    out, err = capsys.readouterr()
+    assert (status, out) == (4, "")
+    assert "launch pair 2, head" in err
+    assert "AssertionError: the model must move along" in err
+    assert rows(bench, "select status, objection from duels") == [("failed", None)]
+    assert_nothing_left(bench)
+
+
+@pytest.mark.parametrize(("warmup", "steps", "captured"), [(0, 2, [1, 4]), (2, 5, [2, 6])])
+def test_a_pace_told_beforehand_is_the_scenarios_and_never_less_than_a_duel_needs(
+    bench: Bench, capsys: pytest.CaptureFixture[str], warmup: int, steps: int, captured: list[int]
+) -> None:
+    pace = ["--set", f"run.warmup_steps={warmup}", "--set", f"run.steps={steps}"]
+    arguments = bench.arguments("--json", "--collector", "kineto", "--pairs", "2", *pace)
+    at = arguments.index("--steps")
+    assert run(arguments[:at] + arguments[at + 2 :]) in (0, 3)
+    assert json.loads(capsys.readouterr().out)["method"]["warmup_steps"] == max(warmup, 1)
+    plan = json.loads(next(bench.reports.rglob("pair01/head/plan.json")).read_text())
+    assert plan["capture"] == captured

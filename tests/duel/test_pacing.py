@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+import sqlite3
+import statistics
+from pathlib import Path
 
+import numpy as np
 import pytest
+from stored_duels import ENVIRONMENT, DuelSpec, comparison_of
 
+import harness
 from harness.duel.pacing import (
     FIRST_LOOK_S,
     MAX_STEPS,
@@ -17,9 +23,12 @@ from harness.duel.pacing import (
     warmed_up,
     warmup_noise,
 )
+from harness.duel.pooled_prior import SameCodeDuel, pooled_prior, same_code_duels
 from harness.stats.noise import Noise
+from harness.stats.paired import StepPairs
 from harness.stats.sequential import Rule
 from harness.stats.variance_prior import VariancePrior
+from harness.store import Duels, Store
 
 
 def test_warm_up_ends_by_steps_or_time_but_not_before_the_scenario_says() -> None:
@@ -27,6 +36,9 @@ def test_warm_up_ends_by_steps_or_time_but_not_before_the_scenario_says() -> Non
     assert not warmed_up(4, 0.1, 2)
     assert warmed_up(5, 0.1, 2)
     assert warmed_up(2, 4.0, 2)
+    assert not warmed_up(2, 3.9, 2)
+    assert warmed_up(1, 4.0, 0)
+    assert warmed_up(8, 0.1, 8)
     assert not warmed_up(5, 100.0, 8)
 
 
@@ -43,6 +55,11 @@ def test_a_noisy_warm_up_asks_for_more_steps() -> None:
     assert noisy.within == pytest.approx(0.13, abs=0.02)
     assert measured_steps(6.0, 0.05, noisy, 3, 5) > 2 * measured_steps(6.0, 0.05, TYPICAL_NOISE, 3, 5)
     assert warmup_noise([(100, 500), (100, 110)]) == TYPICAL_NOISE  # too few to tell
+    assert warmup_noise([(100, 500), (100, 110), (100, 90)]) == TYPICAL_NOISE
+    # A machine that slows down for both sides alike scatters no more for it.
+    slowing = [(100, 500), (100, 110), (200, 210), (400, 380), (900, 900)]
+    scatter = [math.log(ratio) for ratio in (1.1, 1.05, 0.95, 1.0)]
+    assert warmup_noise(slowing).within == pytest.approx(statistics.stdev(scatter))
 
 
 @pytest.mark.parametrize("step_pair_s", [0.01, 0.1, 0.3, 1.0])
@@ -85,3 +102,44 @@ def test_pairs_needed_would_see_the_margin() -> None:
     assert needed is not None
     assert detectable_effect(0.02, needed, Rule()) <= math.log1p(Rule().margin)
     assert detectable_effect(0.02, needed - 1, Rule()) > math.log1p(Rule().margin)
+
+
+def same_code(steps: int, *log_ratios: float) -> SameCodeDuel:
+    base = np.full((steps, 1), 1e8)
+    return SameCodeDuel(
+        steps=steps, pairs=tuple(StepPairs(base_ns=base, head_ns=base * math.exp(ratio)) for ratio in log_ratios)
+    )
+
+
+def test_duels_of_up_to_half_more_steps_lend_their_scatter() -> None:
+    found = [same_code(10, -0.01, 0.01), same_code(15, -0.02, 0.0, 0.02), same_code(16, -0.5, 0.5)]
+    lent = pooled_prior(found, steps=10)
+    assert (lent.duels, lent.steps) == (2, 10)
+    # Sums of squares 2e-4 and 8e-4, on 1 and 2 degrees of freedom.
+    assert lent.spread == pytest.approx(math.sqrt(1e-3 / 3))
+    assert pooled_prior(found).duels == 3
+    assert pooled_prior(found[2:], steps=10) == PooledPrior()
+
+
+def test_launch_pairs_that_cannot_be_judged_are_not_lent(tmp_path: Path) -> None:
+    spec = DuelSpec(pairs=3, steps=4, ranks=1, changes={}, base_only=(), traced=False)
+    comparison_of(tmp_path, spec)
+    path = tmp_path / "results.db"
+
+    def lent() -> list[int]:
+        with Store(path) as store:
+            duels = Duels(store)
+            found = same_code_duels(duels, "0123456789abcdef", ENVIRONMENT.machine, "none", pinned=False)
+            return [len(duel.pairs) for duel in found]
+
+    def change(statement: str) -> None:
+        with sqlite3.connect(path) as connection:
+            assert connection.execute(statement).rowcount
+        connection.close()
+
+    change(f"update duels set kind = 'aa', pinned = 0, harness_version = '{harness.__version__}'")
+    assert lent() == [3]
+    change("update duel_steps set duration_ns = 0 where pair = 2 and sequence = 5 and side = 'head'")
+    assert lent() == [2]
+    change("update duel_steps set duration_ns = 0 where pair = 3 and sequence = 5 and side = 'base'")
+    assert lent() == [], "one launch pair does not scatter"

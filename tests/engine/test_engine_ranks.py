@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from child_process import PIPE, child
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("parity_ranks.py")
@@ -27,23 +28,20 @@ def run_ranks(ranks: int, folder: Path) -> list[Results]:
     """Run the script on every rank; return what each wrote."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks)}
     outs = [folder / f"rank{rank}.json" for rank in range(ranks)]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(rank), str(ranks), str(folder / "store"), str(out)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank, out in enumerate(outs)
-    ]
-    try:
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                child(
+                    [sys.executable, str(SCRIPT), str(rank), str(ranks), str(folder / "store"), str(out)],
+                    env=environment,
+                    stderr=PIPE,
+                )
+            )
+            for rank, out in enumerate(outs)
+        ]
         for process in processes:
             _, errors = process.communicate(timeout=240)
             assert process.returncode == 0, errors[-4000:]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
     return [json.loads(out.read_text(encoding="utf-8")) for out in outs]
 
 

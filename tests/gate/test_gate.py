@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 import subject_python
+from child_process import PIPE, child
 from duel_bench import POLICY, SCENARIO, git
 
 from harness.cli.__main__ import run
@@ -261,14 +261,14 @@ def test_ctrl_c_writes_the_reports_and_leaves_no_process(project: Path) -> None:
     inner = f"import sys; sys.executable = {sys.executable!r}; from harness.cli.__main__ import main; main()"
     real = (Path(sys.prefix) / "bin" / "python").as_posix()
     arguments = [real, "-c", inner, "gate", "--set", "engine.sleep_ms=20", "--steps", "1000"]
-    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (pids := list((project / "reports").rglob("pid"))) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    assert not (project / "reports" / "gate" / "gate.json").exists(), "nothing to be taken for this gate's answer"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with child(arguments, env=environment, stdout=PIPE, stderr=PIPE) as process:
+        while not (pids := list((project / "reports").rglob("pid"))):
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.5)
+        assert not (project / "reports" / "gate" / "gate.json").exists(), "nothing to be taken for this gate's answer"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert json.loads(written(project)["gate.json"])["result"] == "interrupted"
     for path in pids:

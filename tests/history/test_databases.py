@@ -255,3 +255,16 @@ def test_a_baseline_is_pinned_shown_replaced_and_cleared(
     capsys.readouterr()
     assert run(["baseline", "show"]) == 0
     assert "no baseline is pinned" in capsys.readouterr().out
+
+
+def test_every_scenario_has_its_own_baseline(tmp_path: Path) -> None:
+    pinned = [
+        BaselineRecord(scenario=name, revision=revision(number), pinned_at="x") for number, name in enumerate("abc")
+    ]
+    with Store(tmp_path / "results.db") as store:
+        baselines = Baselines(store)
+        for each in reversed(pinned):
+            baselines.pin(each)
+        assert [baselines.of(name) for name in "abcd"] == [*pinned, None]
+        assert (baselines.unpin("b"), baselines.unpin("b")) == (True, False)
+        assert [baselines.of(name) for name in "abc"] == [pinned[0], None, pinned[2]]

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
 import pytest
+from child_process import DEVNULL, child
 from results import add_duel, add_run
 
 METADATA = Path(__file__).resolve().parents[2] / "docs" / "datasette.json"
@@ -85,24 +86,19 @@ def test_datasette_serves_every_query_and_table(database: sqlite3.Connection, tm
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "datasette", "serve", str(tmp_path / "results.db"), "--metadata", str(METADATA)]
-    with subprocess.Popen(
-        [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as server:
-        try:
-            site = f"http://127.0.0.1:{port}"
-            assert "Stepduel results" in page(site, server)
-            for name, query in CONTENT["queries"].items():
-                given = urlencode({"scenario": "smoke", "run_id": "r1", "duel_id": "d1"})
-                found = json.loads(page(f"{site}/results/{name}.json?_shape=array&{given}", server))
-                assert found, name
-                assert query["title"] in page(f"{site}/results/{name}?{given}", server)
-            for table in CONTENT["tables"]:
-                assert f"<title>results: {table}: " in page(f"{site}/results/{quote(table)}", server)
-        finally:
-            server.terminate()
+    with child([*command, "--port", str(port)], stdout=DEVNULL, stderr=DEVNULL) as server:
+        site = f"http://127.0.0.1:{port}"
+        assert "Stepduel results" in page(site, server)
+        for name, query in CONTENT["queries"].items():
+            given = urlencode({"scenario": "smoke", "run_id": "r1", "duel_id": "d1"})
+            found = json.loads(page(f"{site}/results/{name}.json?_shape=array&{given}", server))
+            assert found, name
+            assert query["title"] in page(f"{site}/results/{name}?{given}", server)
+        for table in CONTENT["tables"]:
+            assert f"<title>results: {table}: " in page(f"{site}/results/{quote(table)}", server)
 
 
-def page(address: str, server: subprocess.Popen[bytes]) -> str:
+def page(address: str, server: subprocess.Popen[str]) -> str:
     """Ask until the server answers; it takes a second or two to start."""
     deadline = time.monotonic() + 60
     while True:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
+
+from child_process import PIPE, child
 
 from harness.launch import supervisor
 from harness.launch.leftovers import remove_leftovers
@@ -20,7 +21,7 @@ def test_a_launch_of_another_installation_is_left_alone_until_its_supervisor_is_
     shutil.copy(supervisor.__file__, elsewhere)
     argv = [sys.executable, "-I", "-S", str(elsewhere), "elsewhere", str(tmp_path / "folder"), "sleep", "60"]
     environment = {**os.environ, MARK: "elsewhere"}
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+    with child(argv, stdin=PIPE, stdout=PIPE, env=environment) as process:
         deadline = time.monotonic() + 10
         while len(marked_processes("elsewhere")) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -28,8 +29,9 @@ def test_a_launch_of_another_installation_is_left_alone_until_its_supervisor_is_
         remove_leftovers()
         assert marked_processes("elsewhere") == sorted([process.pid, sleep])
         process.kill()
-    assert marked_processes("elsewhere") == [sleep]
-    assert remove_leftovers().processes >= 1
-    while marked_processes("elsewhere") and time.monotonic() < deadline:
-        time.sleep(0.05)
+        process.wait()
+        assert marked_processes("elsewhere") == [sleep]
+        assert remove_leftovers().processes >= 1
+        while marked_processes("elsewhere") and time.monotonic() < deadline:
+            time.sleep(0.05)
     assert marked_processes("elsewhere") == []

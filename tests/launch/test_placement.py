@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from child_process import PIPE, child
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,13 +42,10 @@ def test_every_rank_gets_its_own_cores_or_none_gets_any(ranks: int, threads: int
 
 @pytest.fixture
 def threaded() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", THREADED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with child([sys.executable, "-c", THREADED], stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
-        process.kill()
 
 
 def test_a_process_keeps_to_its_core_with_the_threads_it_has_and_starts(threaded: subprocess.Popen[str]) -> None:

@@ -70,3 +70,9 @@ def test_best_steps_spend_a_budget_best() -> None:
     assert noise.best_steps(0.0, 0.25) == 5
     with pytest.raises(ValueError, match="costs"):
         noise.best_steps(1.0, 0.0)
+
+
+def test_two_launch_pairs_of_three_steps_say_something() -> None:
+    steps = launches(Noise(within=0.02, between=0.01, autocorrelation=0.0), 2, 3, 3)
+    assert estimate_noise(steps) is not None
+    assert estimate_noise([steps[0], StepPairs(base_ns=steps[1].base_ns[:2], head_ns=steps[1].head_ns[:2])]) is None

@@ -209,3 +209,11 @@ def test_a_rule_that_cannot_be_meant_is_refused(broken: dict[str, object]) -> No
         Rule(**broken)  # type: ignore[arg-type] # wrong values are the point
     with pytest.raises(UsageError, match="at least 2"):
         planned_looks(1)
+
+
+def test_limits_are_fractions_of_any_step_unless_a_time_is_given() -> None:
+    rule = Rule(min_effect=0.01, margin=0.02)
+    for base_ns in (1.0, 1e3, 1e9):
+        assert rule.smallest_effect(base_ns) == pytest.approx(math.log1p(0.01))
+        assert rule.equivalence_margin(base_ns) == pytest.approx(math.log1p(0.02))
+    assert Rule(min_abs_ns=5e6).equivalence_margin(1e8) == pytest.approx(math.log1p(0.05))

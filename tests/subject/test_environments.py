@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
+from child_process import PIPE, child
 from wheels import build_stand_ins, build_wheel, only_index
 
 from harness.errors import UsageError
@@ -94,14 +96,14 @@ with SubjectCache(announce=lambda text: print(text, file=sys.stderr, flush=True)
 """
 
 
-def maker(*requirements: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", MAKE, *requirements]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+def maker(*requirements: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return child([sys.executable, "-c", MAKE, *requirements], stdout=PIPE, stderr=PIPE, cwd=ROOT)
 
 
 def test_processes_that_want_one_at_once_make_one(index: Path) -> None:
-    makers = [maker("torch") for _ in range(2)]
-    outcomes = [process.communicate(timeout=60) for process in makers]
+    with ExitStack() as stack:
+        makers = [stack.enter_context(maker("torch")) for _ in range(2)]
+        outcomes = [process.communicate(timeout=60) for process in makers]
     assert [process.returncode for process in makers] == [0, 0]
     assert len({out for out, _ in outcomes}) == 1
     said = sorted(line.split()[0] for _, err in outcomes for line in err.splitlines())
@@ -129,27 +131,30 @@ def test_a_maker_that_is_ended_leaves_nothing_that_counts(
     (project / "backend.py").write_text(SLOW_BACKEND)
     started = tmp_path / "started"
     monkeypatch.setenv("STEPDUEL_TEST_STARTED", str(started))
-    process = maker("torch", f"slow @ file://{project}")
-    while not started.exists() or not started.read_text():
-        assert process.poll() is None
-        time.sleep(0.05)
-    backend_pid = int(started.read_text())
-    process.send_signal(how)
-    process.communicate(timeout=30)
-    if how is signal.SIGINT:  # whatever it had started is gone, and so is the folder
+    with maker("torch", f"slow @ file://{project}") as process:
+        while not started.exists() or not started.read_text():
+            assert process.poll() is None
+            time.sleep(0.05)
+        backend_pid = int(started.read_text())
+        process.send_signal(how)
+        process.communicate(timeout=30)
+        if how is signal.SIGINT:  # whatever it had started is gone, and so is the folder
+            assert (
+                not Path(f"/proc/{backend_pid}/cmdline").exists()
+                or not Path(f"/proc/{backend_pid}/cmdline").read_bytes()
+            )
+            assert kept() == []
+            return
+        assert [name.startswith(".building-") for name in kept()] == [True]
         assert (
-            not Path(f"/proc/{backend_pid}/cmdline").exists() or not Path(f"/proc/{backend_pid}/cmdline").read_bytes()
-        )
+            clean()["environments"].in_use == 1
+        )  # pip outlives a killed maker, and its folder is not taken away from it
+        os.killpg(os.getpgid(backend_pid), signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while clean()["environments"].removed == 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         assert kept() == []
-        return
-    assert [name.startswith(".building-") for name in kept()] == [True]
-    assert clean()["environments"].in_use == 1  # pip outlives a killed maker, and its folder is not taken away from it
-    os.killpg(os.getpgid(backend_pid), signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while clean()["environments"].removed == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert kept() == []
 
 
 def test_an_environment_in_use_is_not_cleaned(index: Path) -> None:

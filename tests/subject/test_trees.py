@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
+from child_process import PIPE, child
 from repositories import FACTORY, commit, git, isolate, make_repository, snapshot, write
 
 from harness.errors import UsageError
@@ -107,17 +108,19 @@ with SubjectCache() as cache:
 """
 
 
-def resolver(repository: Path, revision: str, hold_s: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", RESOLVE, str(repository), revision, FACTORY, str(hold_s)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True)
+def resolver(repository: Path, revision: str, hold_s: float) -> AbstractContextManager[subprocess.Popen[str]]:
+    return child(
+        [sys.executable, "-c", RESOLVE, str(repository), revision, FACTORY, str(hold_s)], stdout=PIPE, cwd=ROOT
+    )
 
 
 def test_processes_that_export_at_once_share_one_tree(repository: Path) -> None:
     for number in range(200):
         write(repository / f"data/{number}.txt", str(number))
     commit(repository, "many files")
-    processes = [resolver(repository, "HEAD", 0.0) for _ in range(4)]
-    roots = {process.communicate(timeout=60)[0].strip() for process in processes}
+    with ExitStack() as stack:
+        processes = [stack.enter_context(resolver(repository, "HEAD", 0.0)) for _ in range(4)]
+        roots = {process.communicate(timeout=60)[0].strip() for process in processes}
     assert [process.returncode for process in processes] == [0] * 4
     assert len(roots) == 1
     assert git(repository, f"--work-tree={roots.pop()}", "status", "--porcelain") == ""
@@ -128,13 +131,11 @@ def test_a_killed_export_is_never_used_and_is_cleaned(repository: Path, cache: S
     git(repository, "config", "filter.slow.smudge", "sleep 60; cat")
     write(repository / ".gitattributes", "written_last filter=slow\n")
     commit(repository, "a file that takes long to write", written_last="content\n")
-    process = resolver(repository, "HEAD", 0.0)
-    deadline = time.monotonic() + 30
-    while not list(trees().glob(".building-*/content/toy_engine")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    with resolver(repository, "HEAD", 0.0):  # and kill it, with git
+        deadline = time.monotonic() + 30
+        while not list(trees().glob(".building-*/content/toy_engine")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
     left = list(trees().iterdir())
     assert [path.name.startswith(".building-") for path in left] == [True]
     git(repository, "config", "filter.slow.smudge", "cat")
@@ -150,17 +151,15 @@ def test_a_killed_export_is_never_used_and_is_cleaned(repository: Path, cache: S
 
 
 def test_clean_keeps_what_is_in_use_until_its_user_is_gone_even_killed(repository: Path) -> None:
-    process = resolver(repository, "HEAD", 60.0)
-    assert process.stdout is not None
-    root = Path(process.stdout.readline().strip())
-    with SubjectCache() as cache:
-        resolve_subject("HEAD~1", ENGINE, repository, cache)
-    done = clean()["trees"]
-    assert (done.removed, done.in_use) == (1, 1)
-    assert done.freed_bytes == len("hello\n") + len("SPEED = 1\n")
-    assert (root / "toy_engine/core.py").exists()
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    with resolver(repository, "HEAD", 60.0) as process:  # and kill it
+        assert process.stdout is not None
+        root = Path(process.stdout.readline().strip())
+        with SubjectCache() as cache:
+            resolve_subject("HEAD~1", ENGINE, repository, cache)
+        done = clean()["trees"]
+        assert (done.removed, done.in_use) == (1, 1)
+        assert done.freed_bytes == len("hello\n") + len("SPEED = 1\n")
+        assert (root / "toy_engine/core.py").exists()
     assert clean()["trees"].removed == 1
     assert list(trees().iterdir()) == []
     assert clean()["trees"].removed == 0

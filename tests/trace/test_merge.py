@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
-import signal
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from child_process import PIPE, child
 
 from harness.errors import LaunchError
 from harness.trace import schema
@@ -113,16 +111,10 @@ sys.stdin.read()
 def test_a_half_written_transaction_is_rolled_back(tmp_path: Path, merged: bool) -> None:
     write_rank(tmp_path, 0)
     path = tmp_path / "rank0.sqlite"
-    child = subprocess.Popen(
-        [sys.executable, "-c", DIES_WITHIN_A_COMMIT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert child.stdout is not None
-    assert child.stdin is not None
-    assert int(child.stdout.readline()) > 0
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
-    child.stdin.close()
+    with child([sys.executable, "-c", DIES_WITHIN_A_COMMIT, str(path)], stdin=PIPE, stdout=PIPE) as writer:
+        assert writer.stdout is not None
+        assert int(writer.stdout.readline()) > 0
+        writer.kill()
     before = files_in(tmp_path)
     assert "rank0.sqlite-journal" in before
     trace = read_trace(merge_launch(tmp_path, 1, tmp_path / "trace.sqlite") if merged else path)

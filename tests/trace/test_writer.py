@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from child_process import PIPE, child
 
 from harness.trace import schema
 from harness.trace.reader import read_trace
@@ -97,13 +95,11 @@ for batch in range(10**9):
 
 def test_a_killed_process_leaves_every_returned_batch(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
-    child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    acknowledged = [int(child.stdout.readline()) for _ in range(50)][-1]
-    os.kill(child.pid, signal.SIGKILL)
-    acknowledged = max([acknowledged, *(int(line) for line in child.stdout.read().split())])
-    child.stdout.close()
-    child.wait()
+    with child([sys.executable, "-c", KILLED, str(path)], stdout=PIPE) as writer:
+        assert writer.stdout is not None
+        acknowledged = [int(writer.stdout.readline()) for _ in range(50)][-1]
+        writer.kill()
+        acknowledged = max([acknowledged, *(int(line) for line in writer.stdout.read().split())])
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     counts = connection.execute("SELECT start, COUNT(*) FROM NVTX_EVENTS GROUP BY start ORDER BY start").fetchall()
