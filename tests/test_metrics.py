@@ -74,9 +74,9 @@ def test_figures_are_combined_as_the_table_says() -> None:
 
 
 def test_what_one_side_does_not_tell_is_not_compared() -> None:
-    peaks = [Told(figures={"peak_memory_bytes": 5, "rss_bytes": 4})]
-    assert [found.name for found in metric_changes(peaks, peaks, DEFAULT_LIMITS)] == list(METRICS)
-    assert metric_changes(peaks, [Told()], DEFAULT_LIMITS) == ()
+    told = [Told(figures=dict.fromkeys(METRICS, 5))]
+    assert [found.name for found in metric_changes(told, told, DEFAULT_LIMITS)] == list(METRICS)
+    assert metric_changes(told, [Told()], DEFAULT_LIMITS) == ()
 
 
 def test_a_database_from_before_a_metric_gets_its_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from harness.gate import JobOutcome, Limits, Policy, judge
 from harness.gate.github import workflow_commands
 from harness.gate.junit import junit
 from harness.gate.markdown import MARKER, code, markdown
+from harness.metrics import LIMITED
 
 POLICY = Policy(source="p", scenarios=("a",), limits={"a": Limits()})
 HOSTILE = 'x`|</code><script>alert(1)</script>\n::error::owned\r\n@everyone ![i](http://e/) % \x1b[2J ]]> "&'
@@ -42,7 +43,7 @@ def test_hostile_names_stay_text_everywhere() -> None:
         assert part not in outside, outside
     assert "\x1b" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {8, 6}
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {7 + len(LIMITED), 6}
 
     cases = ElementTree.fromstring(junit(gate)).findall(".//testcase")
     assert [case.attrib["name"].startswith("x`|</code><script>") for case in cases] == [True, False]
