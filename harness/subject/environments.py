@@ -28,6 +28,7 @@ from harness.errors import UsageError
 from harness.subject.cache import SubjectCache
 from harness.subject.interpreter import NEEDED_BY_RANKS, Interpreter, ask
 from harness.subject.pip import PipError, run_pip
+from harness.units import bytes_text
 
 FREE_BYTES: Final = 4 << 30
 """Asked for before anything is installed: 1.4 GB with torch for a CPU, and pip's downloads and unpacked copies."""
@@ -112,6 +113,6 @@ def _check_space(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < FREE_BYTES:
         raise UsageError(
-            f"{folder} has {free / 1e9:.1f} GB free, and an environment needs up to {FREE_BYTES / 1e9:.1f} GB: "
+            f"{folder} has {bytes_text(free)} free, and an environment needs up to {bytes_text(FREE_BYTES)}: "
             "free some, set XDG_CACHE_HOME to another disk, or name an environment of yours with --python"
         )
