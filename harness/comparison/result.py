@@ -46,7 +46,6 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-@dataclass(frozen=True, kw_only=True)
 class Pair:
     """One launch pair. `ratio` is exp(d), the median over step pairs of head/base; None if it could not be judged."""
 
