@@ -196,6 +196,12 @@ def test_where_no_number_of_pairs_would_do_none_is_named() -> None:
     assert "--pairs" not in verdict.next_step
 
 
+@pytest.mark.parametrize("pairs", [2, 4])
+def test_the_steps_told_are_those_of_the_shortest_launch_pair(pairs: int) -> None:
+    made = [pairs_of([x], steps)[0] for x, steps in zip(LOUD, (30, 20, 40, 30), strict=False)]
+    assert decide(made[:pairs], Rule(looks=(4,))).steps_per_pair == 20
+
+
 def test_a_verdict_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         decide([]).state = State.SAME  # type: ignore[misc] # the assignment is the point
