@@ -187,6 +187,21 @@ def test_the_advice_is_a_quieter_machine_where_the_interval_is_wider_than_what_i
     assert told == {(True, True), (False, True)}
 
 
+def test_where_no_number_of_pairs_would_do_none_is_named() -> None:
+    """Above the margin, so never the same, and below the smallest effect, so never slower."""
+    verdict = decide(pairs_of([0.035 + 4 * x for x in QUIET]), Rule(looks=(4,), margin=0.02, min_effect=0.05))
+    assert verdict.state is State.UNDECIDED
+    assert verdict.next_step is not None
+    assert "choose another margin or smallest effect" in verdict.next_step
+    assert "--pairs" not in verdict.next_step
+
+
+@pytest.mark.parametrize("pairs", [2, 4])
+def test_the_steps_told_are_those_of_the_shortest_launch_pair(pairs: int) -> None:
+    made = [pairs_of([x], steps)[0] for x, steps in zip(LOUD, (30, 20, 40, 30), strict=False)]
+    assert decide(made[:pairs], Rule(looks=(4,))).steps_per_pair == 20
+
+
 def test_a_verdict_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         decide([]).state = State.SAME  # type: ignore[misc] # the assignment is the point
