@@ -19,8 +19,9 @@ from harness.comparison.metric_changes import metric_changes
 from harness.comparison.result import Comparison, Pair, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
 from harness.metrics import DEFAULT_LIMITS
-from harness.stats.paired import StepPairs, UnusableError, pair_difference
-from harness.stats.sequential import Rule
+from harness.stats.estimands import PairDifference, pair_differences
+from harness.stats.paired import StepPairs, UnusableError, step_times
+from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import SIDES, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
 from harness.verdict import Objection, Reason, decide
@@ -35,6 +36,7 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     work = same_work(steps, tolerance(stated, duel.base.get("versions"), duel.head.get("versions")))
     step_pairs = {pair.pair: step_pairs_of(steps, pair.pair) for pair in pairs}
     verdict = decide(list(step_pairs.values()), rule, prior=prior, objection=_objection(duel, work))
+    said = _differences(step_pairs)
     split = _attribution(steps, duels.slowest_ranges(duel_id))
     return Comparison(
         duel=duel,
@@ -52,7 +54,7 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
             [step for step in steps if step.side == "head"],
             DEFAULT_LIMITS if duel.limits is None else duel.limits,
         ),
-        pairs=tuple(_pair(pair, step_pairs[pair.pair], steps) for pair in pairs),
+        pairs=tuple(_pair(pair, step_pairs[pair.pair], said.get(pair.pair), steps) for pair in pairs),
     )
 
 
@@ -122,18 +124,29 @@ def _versions(subject: Mapping[str, Any]) -> dict[str, str]:
     return {**(subject.get("imports") or {}), **(subject.get("versions") or {})}
 
 
-def _pair(record: PairRecord, times: StepPairs, steps: Sequence[DuelStepRecord]) -> Pair:
-    try:
-        difference = pair_difference(times)
-    except UnusableError:
-        difference = None
+def _differences(step_pairs: Mapping[int, StepPairs]) -> dict[int, PairDifference]:
+    """What each launch pair that can be judged says, capped among all of them."""
+    usable = {}
+    for number, times in step_pairs.items():
+        try:
+            step_times(times)
+        except UnusableError:
+            continue
+        usable[number] = times
+    return dict(zip(usable, pair_differences(list(usable.values())), strict=True))
+
+
+def _pair(
+    record: PairRecord, times: StepPairs, difference: PairDifference | None, steps: Sequence[DuelStepRecord]
+) -> Pair:
     first = [s for s in steps if s.pair == record.pair and s.side == "base" and s.rank == 0 and s.measured]
     return Pair(
         number=record.pair,
         started_at=record.started_at,
         starter=record.starter,
         start_ns=record.start_ns,
-        ratio=None if difference is None else math.exp(difference.log_ratio),
+        ratio=None if difference is None else math.exp(difference.total),
+        typical_ratio=None if difference is None else math.exp(difference.typical),
         base_ns=None if difference is None else difference.base_ns,
         head_ns=None if difference is None else difference.head_ns,
         steps=len(times.base_ns),

@@ -15,7 +15,7 @@ from harness.gate import GateJob
 from harness.metrics import METRICS
 from harness.scenario import CompareSettings, RunSettings, Scenario
 from harness.stats.paired import StepPairs
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.store import DuelRecord
 from harness.subject import Subject
 from harness.verdict import Objection, decide
