@@ -15,12 +15,12 @@ from typing import ClassVar, Final
 
 from harness.stats.estimands import PairDifference, pair_differences
 from harness.stats.paired import Problem, StepPairs, UnusableError
-from harness.stats.periods import longest_period
+from harness.stats.periods import Period, longest_period
 from harness.stats.power import pairs_to_decide
 from harness.stats.rule import DEFAULT_LOOKS, Endpoint, Rule
 from harness.stats.sequential import Look, Outcome, replay
 from harness.stats.variance_prior import VariancePrior
-from harness.units import change, percent
+from harness.units import change, milliseconds, ordinal, percent
 
 USELESS_EFFECT = 1.0
 """A slowdown that can be seen only from here on, a doubling, is as good as none: no figure is given."""
@@ -89,6 +89,8 @@ class Verdict:
     pairs: int = 0
     steps_per_pair: int = 0
     longest_period: int = 0
+    period: Period | None = None
+    """What one side pays at every Nth step, where a comparison found that."""
     detectable_effect: float | None = None
     next_step: str | None = None
     detail: str | None = None
@@ -103,6 +105,8 @@ class Verdict:
         parts = [f"{head} {change(self.ratio, self.ci)} in total"]
         if self.typical_ratio is not None:
             parts[0] += f", {change(self.typical_ratio)} in the typical step"
+        if self.period is not None:
+            parts[0] += f": {period_text(self.period)}"
         if self.p is not None:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
@@ -110,6 +114,13 @@ class Verdict:
             seen = f"detectable {detectable_text(self.detectable_effect)}"
             parts.append(f"({seen}, periods up to {self.longest_period} steps)")
         return "  ".join(parts)
+
+
+def period_text(period: Period) -> str:
+    """Return a period for people: `40.0 ms more at every 8th step, in forward_backward`."""
+    what = f"{milliseconds(abs(period.extra_ns))} ms {'more' if period.extra_ns > 0 else 'less'}"
+    where = "" if period.path is None else f", in {period.path}"
+    return f"{what} at every {ordinal(period.every)} step{where}"
 
 
 def detectable_text(detectable_effect: float) -> str:

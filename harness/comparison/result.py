@@ -87,8 +87,8 @@ class Comparison:
     verdict: Verdict
     ranges: tuple[JudgedPart, ...]
     """The step-time difference in parts (`analysis.attribution`), mean ns a step over the launch pairs."""
-    all_steps_delta_ns: float | None
-    """The difference of the mean steps over all step pairs: `ranges` leave out the outer half. None without any."""
+    uncapped_delta_ns: float | None
+    """The difference of the plain mean steps; that of `ranges` is capped (`stats.estimands`). None without any."""
     same_work: SameWork
     metrics: tuple[MetricChange, ...]
     pairs: tuple[Pair, ...]

@@ -84,8 +84,23 @@ def cap_steps(times_ns: FloatArray) -> CappedSteps:
     return CappedSteps(capped_ns=np.where(cut, typical_ns * limit, times_ns), cut=cut)
 
 
-def pair_differences(pairs: Sequence[StepPairs]) -> list[PairDifference]:
-    """Return what each of these launch pairs says, all of them taken together for the cap.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CappedPairs:
+    """Launch pairs with the hiccups of both sides capped. `times_ns` has the plain steps of base and head, (steps,)."""
+
+    times_ns: list[tuple[FloatArray, FloatArray]]
+    base: CappedSteps
+    head: CappedSteps
+
+    def counted_shares(self, pair: int) -> tuple[FloatArray, FloatArray]:
+        """Return the share of each step that counts, 1 unless it was cut, of base and head: (steps,) each."""
+        base_ns, head_ns = self.times_ns[pair]
+        count = len(base_ns)
+        return self.base.capped_ns[pair, :count] / base_ns, self.head.capped_ns[pair, :count] / head_ns
+
+
+def cap_pairs(pairs: Sequence[StepPairs]) -> CappedPairs:
+    """Cap the steps of these launch pairs, all of them taken together. At least one.
 
     Raises `UnusableError` naming the launch pair (from 1) if a side has no steps, the sides differ in steps or ranks,
     or a time is not positive.
@@ -96,10 +111,19 @@ def pair_differences(pairs: Sequence[StepPairs]) -> list[PairDifference]:
             times.append(step_times(pair))
         except UnusableError as error:
             raise UnusableError(error.problem, f"launch pair {number}: {error}") from error
-    if not times:
+    return CappedPairs(
+        times_ns=times,
+        base=cap_steps(_matrix([base_ns for base_ns, _ in times])),
+        head=cap_steps(_matrix([head_ns for _, head_ns in times])),
+    )
+
+
+def pair_differences(pairs: Sequence[StepPairs]) -> list[PairDifference]:
+    """Return what each of these launch pairs says, all of them taken together for the cap. Errors: see `cap_pairs`."""
+    if not pairs:
         return []
-    base = cap_steps(_matrix([base_ns for base_ns, _ in times]))
-    head = cap_steps(_matrix([head_ns for _, head_ns in times]))
+    capped = cap_pairs(pairs)
+    base, head = capped.base, capped.head
     return [
         PairDifference(
             total=math.log(np.nansum(head.capped_ns[k]) / np.nansum(base.capped_ns[k])),
@@ -113,7 +137,7 @@ def pair_differences(pairs: Sequence[StepPairs]) -> list[PairDifference]:
             head_cut_steps=int(head.cut[k].sum()),
             steps=len(base_ns),
         )
-        for k, (base_ns, head_ns) in enumerate(times)
+        for k, (base_ns, head_ns) in enumerate(capped.times_ns)
     ]
 
 

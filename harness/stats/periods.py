@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -36,11 +36,15 @@ _QUANTILES_APART: Final = 0.9704
 
 @dataclass(frozen=True, kw_only=True)
 class Period:
-    """`extra_ns` more in head at steps `first`, `first + every`, …, counted from the first measured step."""
+    """`extra_ns` more in head at steps `first`, `first + every`, …, counted from the first measured step.
+
+    Below 0 it is base that pays. `path` is the range in which that happens, where it is known.
+    """
 
     every: int
     first: int
     extra_ns: float
+    path: str | None = None
 
 
 def longest_period(steps: int) -> int:
@@ -49,10 +53,18 @@ def longest_period(steps: int) -> int:
 
 
 def find_period(base_ns: Sequence[FloatArray], head_ns: Sequence[FloatArray]) -> Period | None:
-    """Return what head pays periodically beyond base, or None. Each item is one launch: (steps,) ns, slowest rank.
+    """Return what one side pays periodically beyond the other, or None. Each item is one launch: (steps,) ns.
 
-    Launches of unequal length are cut to the shortest.
+    Launches of unequal length are cut to the shortest. Where both sides have a period of their own, head's is told.
     """
+    found = _dearer(base_ns, head_ns)
+    if found is not None:
+        return found
+    saved = _dearer(head_ns, base_ns)
+    return None if saved is None else replace(saved, extra_ns=-saved.extra_ns)
+
+
+def _dearer(base_ns: Sequence[FloatArray], head_ns: Sequence[FloatArray]) -> Period | None:
     count = min((len(one) for one in (*base_ns, *head_ns)), default=0)
     if count < 2 * FEWEST_TIMES:
         return None

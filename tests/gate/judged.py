@@ -63,7 +63,7 @@ def comparison(
         prior=None,
         verdict=verdict,
         ranges=(part,),
-        all_steps_delta_ns=grown_ns,
+        uncapped_delta_ns=grown_ns,
         same_work=SameWork(
             within_tolerance=True, steps_compared=40, max_abs_diff=0, tolerance=0, first_difference=None
         ),
