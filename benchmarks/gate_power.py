@@ -25,7 +25,7 @@ from harness.comparison import Comparison
 from harness.duel import DetectableEffect, DuelPlan, DuelSide, run_duel
 from harness.names import FORWARD_BACKWARD, STEP
 from harness.scenario import load_scenario
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.subject import working_tree
 from harness.verdict import State
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import signal
 
 from harness.stats.paired import StepPairs
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior, estimate_prior
 from harness.verdict import State, decide
 

@@ -92,6 +92,12 @@ def plural(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `8th`, `11th`, `22nd`."""
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
 def gb_per_s(bandwidth: float) -> str:
     """Return a bandwidth; of tiny copies, which are all latency, with three decimals: `8.5`, `0.012`."""
     return _rounded(bandwidth, 1 if bandwidth >= 0.1 else 3)

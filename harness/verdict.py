@@ -11,12 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from harness.stats.paired import PairDifference, Problem, StepPairs, UnusableError, pair_difference
-from harness.stats.sequential import DEFAULT_LOOKS, Look, Outcome, Rule, pairs_to_decide, replay
+from harness.stats.estimands import PairDifference, pair_differences
+from harness.stats.paired import Problem, StepPairs, UnusableError
+from harness.stats.periods import Period, longest_period
+from harness.stats.power import pairs_to_decide
+from harness.stats.rule import DEFAULT_LOOKS, Endpoint, Rule
+from harness.stats.sequential import Look, Outcome, replay
 from harness.stats.variance_prior import VariancePrior
-from harness.units import change, percent
+from harness.units import change, milliseconds, ordinal, percent
 
 USELESS_EFFECT = 1.0
 """A slowdown that can be seen only from here on, a doubling, is as good as none: no figure is given."""
@@ -45,6 +49,8 @@ class Reason(StrEnum):
     """`undecided`: all planned pairs were made, and their scatter hides differences that would matter."""
     BETWEEN_LIMITS = "between_limits"
     """`undecided`: measured well, but the difference lies too near a limit to say on which side it is."""
+    UNEVEN_HICCUPS = "uneven_hiccups"
+    """`undecided`: total and typical step agree, but one side has more odd slow steps than chance gives it."""
     NO_STEPS = Problem.NO_STEPS.value
     UNEQUAL_STEPS = Problem.UNEQUAL_STEPS.value
     UNEQUAL_RANKS = Problem.UNEQUAL_RANKS.value
@@ -64,10 +70,12 @@ class Objection:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A verdict and every number it rests on. Ratios are head/base of step time; absent numbers are None, never NaN.
+    """A verdict and every number it rests on. Ratios are head/base; absent numbers are None, never NaN.
 
-    `ci` is the interval the state rests on: for `same` the one held against the margin (90 %), otherwise the one held
-    against 1 (99.5 % with four looks). `detectable_effect` is a fraction: the slowdown seen with 80 % power.
+    `ratio` is that of total time, what users pay, and `typical_ratio` that of the typical step (`stats.estimands`).
+    `ci` is the interval of `ratio`: for `same` the one held against the margin, otherwise the one held against 1.
+    `detectable_effect` is a fraction: the slowdown seen with 80 % power. `longest_period` is in steps: what comes less
+    often than that was not seen three times in a launch, and the verdict says nothing about it.
     """
 
     ALSO_IN_DOCUMENT: ClassVar = ("line",)
@@ -75,10 +83,14 @@ class Verdict:
     state: State
     reason: Reason
     ratio: float | None = None
+    typical_ratio: float | None = None
     ci: tuple[float, float] | None = None
     p: float | None = None
     pairs: int = 0
     steps_per_pair: int = 0
+    longest_period: int = 0
+    period: Period | None = None
+    """What one side pays at every Nth step, where a comparison found that."""
     detectable_effect: float | None = None
     next_step: str | None = None
     detail: str | None = None
@@ -90,13 +102,25 @@ class Verdict:
         head = self.state.upper()
         if self.ratio is None:
             return f"{head} {self.reason}: {self.detail}" if self.detail else f"{head} {self.reason}"
-        parts = [f"{head} {change(self.ratio, self.ci)}"]
+        parts = [f"{head} {change(self.ratio, self.ci)} in total"]
+        if self.typical_ratio is not None:
+            parts[0] += f", {change(self.typical_ratio)} in the typical step"
+        if self.period is not None:
+            parts[0] += f": {period_text(self.period)}"
         if self.p is not None:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
         if self.detectable_effect is not None:
-            parts.append(f"(detectable {detectable_text(self.detectable_effect)})")
+            seen = f"detectable {detectable_text(self.detectable_effect)}"
+            parts.append(f"({seen}, periods up to {self.longest_period} steps)")
         return "  ".join(parts)
+
+
+def period_text(period: Period) -> str:
+    """Return a period for people: `40.0 ms more at every 8th step, in forward_backward`."""
+    what = f"{milliseconds(abs(period.extra_ns))} ms {'more' if period.extra_ns > 0 else 'less'}"
+    where = "" if period.path is None else f", in {period.path}"
+    return f"{what} at every {ordinal(period.every)} step{where}"
 
 
 def detectable_text(detectable_effect: float) -> str:
@@ -121,10 +145,10 @@ def decide(
     if objection is not None:
         return _invalid(objection.reason, objection.detail, len(pairs), steps)
     try:
-        differences = [_difference(pair, number) for number, pair in enumerate(pairs, start=1)]
+        differences = pair_differences(pairs)
         if not differences:
             raise UnusableError(Problem.NO_STEPS, "no launch pair was measured")
-        looks = replay(differences, rule, prior)
+        looks = replay(pairs, rule, prior)
     except UnusableError as error:
         return _invalid(Reason(error.problem.value), str(error), len(pairs), steps)
     if not looks:
@@ -136,30 +160,33 @@ def decide(
     return _with_numbers(State(looks[-1].outcome.value), reason, looks, judged)
 
 
-def _difference(pair: StepPairs, number: int) -> PairDifference:
-    try:
-        return pair_difference(pair)
-    except UnusableError as error:
-        raise UnusableError(error.problem, f"launch pair {number}: {error}") from error
-
-
 def _with_numbers(
     state: State, reason: Reason, looks: Sequence[Look], judged: Sequence[PairDifference], next_step: str | None = None
 ) -> Verdict:
-    last = looks[-1]
-    low, high = (last.pass_low, last.pass_high) if state is State.SAME else (last.low, last.high)
+    last, total = looks[-1], looks[-1].total
+    low, high = (total.pass_low, total.pass_high) if state is State.SAME else (total.low, total.high)
+    steps = min(difference.steps for difference in judged)
     return Verdict(
         state=state,
         reason=reason,
-        ratio=math.exp(last.mean),
+        ratio=math.exp(total.mean),
+        typical_ratio=math.exp(last.typical.mean),
         ci=(math.exp(low), math.exp(high)),
-        p=last.p,
+        p=last.decisive.p,
         pairs=last.pairs,
-        steps_per_pair=min(difference.steps for difference in judged),
+        steps_per_pair=steps,
+        longest_period=longest_period(steps),
         detectable_effect=math.expm1(last.detectable_effect),
         next_step=next_step,
+        detail=_DECIDED_BY.get(last.endpoint),
         looks=tuple(looks),
     )
+
+
+_DECIDED_BY: Final = {
+    Endpoint.TYPICAL: "decided by the typical step: in total it does not show beyond scatter",
+    Endpoint.UNCAPPED: "decided by slow steps that come at no fixed step: the total counts them as the machine's",
+}
 
 
 def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: int, rule: Rule) -> Verdict:
@@ -167,11 +194,17 @@ def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: in
     if last.pairs < planned:
         step = f"{made} of {planned} planned launch pairs made: go on with --resume"
         return _with_numbers(State.UNDECIDED, Reason.MORE_PAIRS, looks, judged, step)
-    spread = f"launch pairs scatter by {percent(math.sqrt(last.variance))}"
+    total = last.total
+    spread = f"launch pairs scatter by {percent(math.sqrt(total.variance))}"
     enough = pairs_to_decide(last, rule)
-    noisy = (last.high - last.low) / 2 > max(last.margin, last.smallest_effect)
+    noisy = (total.high - total.low) / 2 > max(last.margin, last.smallest_effect)
     if planned < DEFAULT_LOOKS[0]:  # their own scatter is hardly known, so neither is how many more would do
         step = f"{planned} launch pairs can detect no slowdown below 100 %: make {DEFAULT_LOOKS[0]} at least (--pairs)"
+    elif last.uneven_cuts:
+        step = (
+            f"{last.head_cut_steps} odd slow steps in head, {last.base_cut_steps} in base, worth "
+            f"{change(math.exp(last.uncapped.mean))} in all: more pairs or steps show whose they are (--steps)"
+        )
     elif enough is None:
         step = f"{spread} around a difference on a limit: choose another margin or smallest effect"
     elif noisy:
@@ -182,18 +215,22 @@ def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: in
     else:
         step = f"the difference is close to a limit: about {enough} pairs would settle it (--pairs {enough})"
     reason = Reason.TOO_NOISY if noisy else Reason.BETWEEN_LIMITS
+    reason = Reason.UNEVEN_HICCUPS if last.uneven_cuts else reason
     return _with_numbers(State.UNDECIDED, reason, looks, judged, step)
 
 
 def _too_few(differences: Sequence[PairDifference], rule: Rule) -> Verdict:
     """Fewer pairs than the first look needs: an estimate, and nothing that could be taken for evidence."""
     made = len(differences)
+    steps = min(difference.steps for difference in differences)
     return Verdict(
         state=State.UNDECIDED,
         reason=Reason.MORE_PAIRS,
-        ratio=math.exp(sum(difference.log_ratio for difference in differences) / made),
+        ratio=math.exp(sum(difference.total for difference in differences) / made),
+        typical_ratio=math.exp(sum(difference.typical for difference in differences) / made),
         pairs=made,
-        steps_per_pair=min(difference.steps for difference in differences),
+        steps_per_pair=steps,
+        longest_period=longest_period(steps),
         next_step=f"{made} of {rule.looks[0]} launch pairs for a first look: go on with --resume or a larger --budget",
     )
 

@@ -190,7 +190,7 @@ def test_a_comparison(duel: Comparison) -> None:
     check(duel, document, never_here=("VariancePrior", "Look"))
     lent = replace(duel, prior=VariancePrior(dof=3.0, variance=1e-6, duels=4))
     check(lent, compare_document(lent), never_here=("Look",))
-    assert document["all_steps_delta_ns"] == duel.all_steps_delta_ns
+    assert document["uncapped_delta_ns"] == duel.uncapped_delta_ns
     assert document["verdict"]["line"] == duel.verdict.line
     assert [part["delta_ns"] for part in document["ranges"]] == [part.delta_ns for part in duel.ranges]
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from harness.stats.paired import Problem, StepPairs
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.verdict import Objection, Reason, State, Verdict, decide
 
 SIMULATION = Path(__file__).resolve().parents[1] / "benchmarks" / "verdict_simulation.py"
@@ -130,22 +130,27 @@ def test_the_line_of_a_slower_head() -> None:
         state=State.SLOWER,
         reason=Reason.BEYOND_MIN_EFFECT,
         ratio=1.031,
+        typical_ratio=1.004,
+        longest_period=10,
         ci=(1.014, 1.048),
         p=0.0006,
         pairs=6,
         steps_per_pair=30,
         detectable_effect=0.016,
     )
-    assert verdict.line == "SLOWER +3.1 % [+1.4, +4.8]  p = 0.0006  6 pairs x 30 steps  (detectable ≥ 1.6 %)"
+    assert verdict.line == (
+        "SLOWER +3.1 % [+1.4, +4.8] in total, +0.4 % in the typical step  p = 0.0006  6 pairs x 30 steps  "
+        "(detectable ≥ 1.6 %, periods up to 10 steps)"
+    )
 
 
 def test_small_numbers_in_the_line() -> None:
     rule = Rule(looks=(4, 6, 8, 10))
     assert decide(pairs_of([-0.5 + x for x in QUIET]), rule).line.startswith(
-        "FASTER -39.3 % [-39.6, -39.1]  p < 0.0001  4 pairs"
+        "FASTER -39.3 % [-39.6, -39.1] in total, -39.3 % in the typical step  p < 0.0001  4 pairs"
     )
-    assert decide(pairs_of([x - 0.0001 for x in QUIET]), rule).line.startswith("SAME +0.0 % [-0.1, +0.1]  p = ")
-    assert decide(pairs_of([0.01])).line == "UNDECIDED +1.0 %  1 pair x 30 steps"
+    assert decide(pairs_of([x - 0.0001 for x in QUIET]), rule).line.startswith("SAME +0.0 % [-0.1, +0.1] in total")
+    assert decide(pairs_of([0.01])).line == "UNDECIDED +1.0 % in total, +1.0 % in the typical step  1 pair x 30 steps"
 
 
 @pytest.mark.parametrize("log_ratios", [[0.05 + x for x in QUIET], [-0.05 + x for x in QUIET], QUIET, LOUD])

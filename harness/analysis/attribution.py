@@ -4,10 +4,9 @@ A part is the self time of one range path: time inside it and in none of its chi
 duration, whole and without overlap. A path that only one side has is a part like any other, with 0 on the other side.
 The rank whose tree counts is the slowest of each step and side, because that rank is the step time.
 
-Medians do not add up, means do; but the mean of a launch follows its hiccups, which the verdict's median ignores. So
-the mean is taken over the *middle half* of the step pairs of each launch pair, ordered by ln(head/base): the same step
-pairs for every part, hence additive, and those around the median that the verdict rests on. Launch pairs then weigh
-alike. What the outer half adds is reported as a whole (`all_steps_delta_ns`), so that a cost of every tenth step shows.
+The parts add up to the figure that the verdict judges: the mean step, with hiccups capped (`stats.estimands`). A step
+of which the cap counts a share counts with that share of each of its ranges. Launch pairs weigh alike. The difference
+of the plain mean steps, hiccups included, stands beside it (`uncapped_delta_ns`).
 
 Figures are rounded to whole nanoseconds such that they still add up exactly. The interval of a part is a t interval
 over launch pairs; its q-value (Benjamini-Hochberg over all parts) explains and never decides.
@@ -16,7 +15,7 @@ over launch pairs; its q-value (Benjamini-Hochberg over all parts) explains and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,17 +53,16 @@ class SelfTime(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """The step-time difference in parts, largest first. Mean ns a step; `base_ns` and so on are sums of the parts."""
+    """The step-time difference in parts, largest first: capped mean ns a step; `base_ns` and so on are their sums."""
 
     parts: tuple[JudgedPart, ...]
     base_ns: int
     head_ns: int
     delta_ns: int
-    all_steps_delta_ns: float
-    """Mean difference over all step pairs, the outer half included."""
+    uncapped_delta_ns: float
+    """Mean difference over all step pairs, uncapped."""
     pairs: int
     step_pairs: int
-    """Step pairs that were averaged, over all launch pairs."""
 
     def share(self, path: str) -> float:
         """Fraction of the step difference that lies in `path` and everything below it; NaN if there is none."""
@@ -73,10 +71,13 @@ class Attribution:
         return inside_ns / self.delta_ns if self.delta_ns else float("nan")
 
 
-def attribute(base: Iterable[SelfTime], head: Iterable[SelfTime]) -> Attribution:
+def attribute(
+    base: Iterable[SelfTime], head: Iterable[SelfTime], counted: Mapping[str, Mapping[StepPair, float]] | None = None
+) -> Attribution:
     """Split the step difference of a duel over its range paths.
 
-    Step pairs that only one side has are left out; `ValueError` if none is left.
+    `counted` has, by side, the share of each step that counts; 1 where it has none. Step pairs that only one side has
+    are left out; `ValueError` if none is left.
     """
     trees = {"base": _slowest(base), "head": _slowest(head)}
     common = sorted(trees["base"].keys() & trees["head"].keys())
@@ -86,21 +87,37 @@ def attribute(base: Iterable[SelfTime], head: Iterable[SelfTime]) -> Attribution
         raise ValueError(f"{len(totals)} step pairs that both sides measured: expected some, all longer than 0 ns")
     pair_of = np.array([pair for pair, _ in common])
     pairs = np.unique(pair_of).tolist()
-    middle = [[common[at] for at in _middle_half(totals, np.flatnonzero(pair_of == pair))] for pair in pairs]
-    chosen = [key for keys in middle for key in keys]
-    found = {side: {path for key in chosen for path in own[key]} for side, own in trees.items()}
+    found = {side: {path for key in common for path in own[key]} for side, own in trees.items()}
     paths = sorted(found["base"] | found["head"])
-    parts = _parts(paths, found, *(_means(own, middle, paths) for own in trees.values()))
+    keys = [[key for key in common if key[0] == pair] for pair in pairs]
+    shares = {side: (counted or {}).get(side, {}) for side in trees}
+    parts = _parts(paths, found, *(_means(own, keys, paths, shares[side]) for side, own in trees.items()))
     differences = totals[:, 1] - totals[:, 0]
     return Attribution(
         parts=tuple(sorted(parts, key=lambda part: (-abs(part.delta_ns), part.path))),
         base_ns=sum(int(part.base_ns) for part in parts),
         head_ns=sum(int(part.head_ns) for part in parts),
         delta_ns=sum(int(part.delta_ns) for part in parts),
-        all_steps_delta_ns=float(np.mean([differences[pair_of == pair].mean() for pair in pairs])),
+        uncapped_delta_ns=float(np.mean([differences[pair_of == pair].mean() for pair in pairs])),
         pairs=len(pairs),
-        step_pairs=len(chosen),
+        step_pairs=len(common),
     )
+
+
+def dearest_path(base: Iterable[SelfTime], head: Iterable[SelfTime], steps: Collection[int]) -> str | None:
+    """Return the path whose self time differs most between sides at `steps`, beyond what it differs at the others."""
+    trees = {1: _slowest(head), -1: _slowest(base)}
+    common = trees[1].keys() & trees[-1].keys()
+    on = sum(step in steps for _, step in common)
+    if not 0 < on < len(common):
+        return None
+    weight = {True: 1 / on, False: -1 / (len(common) - on)}
+    extra: dict[str, float] = defaultdict(float)
+    for sign, own in trees.items():
+        for key in common:
+            for path, self_ns in own[key].items():
+                extra[path] += sign * weight[key[1] in steps] * self_ns
+    return max(extra, key=lambda path: (abs(extra[path]), path))
 
 
 def _slowest(rows: Iterable[SelfTime]) -> dict[StepPair, Tree]:
@@ -111,20 +128,19 @@ def _slowest(rows: Iterable[SelfTime]) -> dict[StepPair, Tree]:
     return {key: own[min(own, key=lambda rank: (-sum(own[rank].values()), rank))] for key, own in ranks.items()}
 
 
-def _middle_half(totals: Int64Array, rows: Int64Array) -> Int64Array:
-    """Return those of `rows` around the median log ratio of a launch pair: n minus n // 4 at either end."""
-    ratio = totals[rows, 1] / totals[rows, 0]  # its logarithm has the same order
-    # Ties keep the order of steps, so that the same data always give the same figures.
-    order = rows[np.argsort(ratio, kind="stable")]
-    cut = len(order) // 4
-    return order[cut : len(order) - cut]
-
-
-def _means(trees: Mapping[StepPair, Tree], middle: list[list[StepPair]], paths: list[str]) -> FloatArray:
+def _means(
+    trees: Mapping[StepPair, Tree], keys: list[list[StepPair]], paths: list[str], shares: Mapping[StepPair, float]
+) -> FloatArray:
     """Return the mean self time a step of each launch pair, (pairs, paths) in ns; 0 for a path that a step lacks."""
-    sums = [[sum(trees[key].get(path, 0) for key in keys) for path in paths] for keys in middle]
-    means: FloatArray = np.array(sums, dtype=np.float64) / np.array([[len(keys)] for keys in middle])
-    return means
+    rows = []
+    for own in keys:
+        sums: dict[str, float] = defaultdict(float)
+        for key in own:
+            share = shares.get(key, 1.0)
+            for path, self_ns in trees[key].items():
+                sums[path] += share * self_ns
+        rows.append([sums[path] / len(own) for path in paths])
+    return np.array(rows, dtype=np.float64)
 
 
 def _parts(paths: list[str], found: Mapping[str, set[str]], base: FloatArray, head: FloatArray) -> list[JudgedPart]:

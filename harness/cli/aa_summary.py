@@ -13,7 +13,7 @@ from harness.collectors.registry import DEFAULT
 from harness.comparison import compare_stored
 from harness.duel import pooled_prior, same_code_duels
 from harness.environment import read_environment
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.stats.variance_prior import MIN_DUELS, instrument_p
 from harness.store import RESULTS, Duels, Store
 from harness.units import percent, plural

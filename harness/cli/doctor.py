@@ -52,7 +52,7 @@ def _detectable(name: str, scenario: Any, reports: Path) -> dict[str, Any]:
     from harness.duel import PooledPrior, forecast, pooled_prior, same_code_duels
     from harness.duel.pacing import MIN_STEPS
     from harness.environment import read_environment
-    from harness.stats.sequential import Rule
+    from harness.stats.rule import Rule
     from harness.store import RESULTS, Duels, Store
 
     rule, known = Rule(), PooledPrior()

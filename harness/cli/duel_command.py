@@ -12,7 +12,7 @@ from harness.cli.output import print_json
 from harness.comparison import document
 from harness.duel import DuelPlan, DuelSettings, Interleave, run_duel
 from harness.scenario import ScenarioFile, read_scenario
-from harness.stats.sequential import Rule, planned_looks
+from harness.stats.rule import Rule, planned_looks
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from harness.cli.output import clean, stderr_console
 from harness.comparison import Comparison
 from harness.duel import DetectableEffect
 from harness.stats.paired import mean_interval
-from harness.stats.sequential import DEFAULT_LOOKS
+from harness.stats.rule import DEFAULT_LOOKS
 from harness.units import change, percent, plural
 from harness.verdict import Reason, detectable_text
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness import names
-from harness.analysis.attribution import Attribution, attribute
+from harness.analysis.attribution import attribute, dearest_path
 from harness.comparison.metric_changes import metric_changes
 from harness.comparison.result import Comparison, Pair, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
 from harness.metrics import DEFAULT_LIMITS
-from harness.stats.paired import StepPairs, UnusableError, pair_difference
-from harness.stats.sequential import Rule
+from harness.stats.estimands import PairDifference, cap_pairs, pair_differences
+from harness.stats.paired import StepPairs, UnusableError, step_times
+from harness.stats.periods import Period, find_period
+from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import SIDES, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
 from harness.verdict import Objection, Reason, decide
@@ -35,7 +38,11 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     work = same_work(steps, tolerance(stated, duel.base.get("versions"), duel.head.get("versions")))
     step_pairs = {pair.pair: step_pairs_of(steps, pair.pair) for pair in pairs}
     verdict = decide(list(step_pairs.values()), rule, prior=prior, objection=_objection(duel, work))
-    split = _attribution(steps, duels.slowest_ranges(duel_id))
+    usable = {number: times for number, times in step_pairs.items() if _can_be_judged(times)}
+    said = dict(zip(usable, pair_differences(list(usable.values())), strict=True))
+    sides = _self_times(steps, duels.slowest_ranges(duel_id))
+    split = attribute(sides["base"], sides["head"], _counted(usable, steps)) if all(sides.values()) else None
+    verdict = replace(verdict, period=_period(usable, sides, duel.warmup_steps))
     return Comparison(
         duel=duel,
         environment=duels.environment(duel_id),
@@ -45,14 +52,14 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
         prior=prior,
         verdict=verdict,
         ranges=() if split is None else split.parts,
-        all_steps_delta_ns=None if split is None else split.all_steps_delta_ns,
+        uncapped_delta_ns=None if split is None else split.uncapped_delta_ns,
         same_work=work,
         metrics=metric_changes(
             [step for step in steps if step.side == "base"],
             [step for step in steps if step.side == "head"],
             DEFAULT_LIMITS if duel.limits is None else duel.limits,
         ),
-        pairs=tuple(_pair(pair, step_pairs[pair.pair], steps) for pair in pairs),
+        pairs=tuple(_pair(pair, step_pairs[pair.pair], said.get(pair.pair), steps) for pair in pairs),
     )
 
 
@@ -84,12 +91,53 @@ def _objection(duel: DuelRecord, work: SameWork) -> Objection | None:
     return None
 
 
-def _attribution(steps: Sequence[DuelStepRecord], ranges: Sequence[DuelRangeRecord]) -> Attribution | None:
-    """Split the step by its ranges; with an untraced side it is one part, the step. None without a step pair."""
+def _can_be_judged(times: StepPairs) -> bool:
+    try:
+        step_times(times)
+    except UnusableError:
+        return False
+    return True
+
+
+def _self_times(
+    steps: Sequence[DuelStepRecord], ranges: Sequence[DuelRangeRecord]
+) -> dict[SideName, list[DuelRangeRecord]]:
+    """Return the ranges of both sides; where one was not traced, each step is one range."""
     if {record.side for record in ranges} != set(SIDES):
         ranges = [_whole_step(step) for step in steps if step.measured]
-    sides = {side: [record for record in ranges if record.side == side] for side in SIDES}
-    return attribute(sides["base"], sides["head"]) if all(sides.values()) else None
+    return {side: [record for record in ranges if record.side == side] for side in SIDES}
+
+
+def _counted(
+    usable: Mapping[int, StepPairs], steps: Sequence[DuelStepRecord]
+) -> dict[str, dict[tuple[int, int], float]]:
+    """Return by side, launch pair and step the share that the cap counts."""
+    if not usable:
+        return {}
+    capped = cap_pairs(list(usable.values()))
+    sequences: dict[int, list[int]] = {}
+    for step in steps:
+        if step.measured and step.side == "base" and step.rank == 0:
+            sequences.setdefault(step.pair, []).append(step.sequence)
+    counted: dict[str, dict[tuple[int, int], float]] = {side: {} for side in SIDES}
+    for at, pair in enumerate(usable):
+        for side, shares in zip(SIDES, capped.counted_shares(at), strict=True):
+            keys = [(pair, sequence) for sequence in sorted(sequences[pair])]
+            counted[side].update(zip(keys, shares.tolist(), strict=True))
+    return counted
+
+
+def _period(
+    usable: Mapping[int, StepPairs], sides: Mapping[SideName, Sequence[DuelRangeRecord]], warmup_steps: int
+) -> Period | None:
+    """Return what one side pays at every Nth step, and in which range."""
+    times = [step_times(pair) for pair in usable.values()]
+    found = find_period([base_ns for base_ns, _ in times], [head_ns for _, head_ns in times])
+    if found is None:
+        return None
+    last = max((record.sequence for record in sides["head"]), default=0)
+    path = dearest_path(sides["base"], sides["head"], range(warmup_steps + found.first, last + 1, found.every))
+    return replace(found, path=path)
 
 
 def _whole_step(step: DuelStepRecord) -> DuelRangeRecord:
@@ -122,18 +170,17 @@ def _versions(subject: Mapping[str, Any]) -> dict[str, str]:
     return {**(subject.get("imports") or {}), **(subject.get("versions") or {})}
 
 
-def _pair(record: PairRecord, times: StepPairs, steps: Sequence[DuelStepRecord]) -> Pair:
-    try:
-        difference = pair_difference(times)
-    except UnusableError:
-        difference = None
+def _pair(
+    record: PairRecord, times: StepPairs, difference: PairDifference | None, steps: Sequence[DuelStepRecord]
+) -> Pair:
     first = [s for s in steps if s.pair == record.pair and s.side == "base" and s.rank == 0 and s.measured]
     return Pair(
         number=record.pair,
         started_at=record.started_at,
         starter=record.starter,
         start_ns=record.start_ns,
-        ratio=None if difference is None else math.exp(difference.log_ratio),
+        ratio=None if difference is None else math.exp(difference.total),
+        typical_ratio=None if difference is None else math.exp(difference.typical),
         base_ns=None if difference is None else difference.base_ns,
         head_ns=None if difference is None else difference.head_ns,
         steps=len(times.base_ns),

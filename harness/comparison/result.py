@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from harness.analysis.range_part import JudgedPart
 from harness.comparison.metric_changes import MetricChange
 from harness.comparison.same_work import SameWork
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import DuelRecord
 from harness.verdict import State, Verdict
@@ -47,13 +47,17 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One launch pair. `ratio` is exp(d), the median over step pairs of head/base; None if it could not be judged."""
+    """One launch pair. `ratio` is that of the total time, `typical_ratio` the median over step pairs of head/base.
+
+    `base_ns` and `head_ns` are the mean step, capped as `stats.estimands` says. None where it could not be judged.
+    """
 
     number: int
     started_at: str
     starter: str
     start_ns: int
     ratio: float | None
+    typical_ratio: float | None
     base_ns: float | None
     head_ns: float | None
     steps: int
@@ -82,8 +86,8 @@ class Comparison:
     verdict: Verdict
     ranges: tuple[JudgedPart, ...]
     """The step-time difference in parts (`analysis.attribution`), mean ns a step over the launch pairs."""
-    all_steps_delta_ns: float | None
-    """The difference of the mean steps over all step pairs: `ranges` leave out the outer half. None without any."""
+    uncapped_delta_ns: float | None
+    """The difference of the plain mean steps; that of `ranges` is capped (`stats.estimands`). None without any."""
     same_work: SameWork
     metrics: tuple[MetricChange, ...]
     pairs: tuple[Pair, ...]
@@ -103,9 +107,9 @@ class Comparison:
 
     @property
     def ci_level(self) -> float:
-        """Confidence of the interval that the verdict rests on: 0.9 for `same`, 0.995 with four looks otherwise."""
+        """Confidence of the interval of the total that the verdict shows: 0.9 for `same`, its look's otherwise."""
         rule = self.rule
-        return 2 * rule.pass_level - 1 if self.verdict.state is State.SAME else 1 - 2 * rule.level
+        return 2 * rule.pass_level - 1 if self.verdict.state is State.SAME else 1 - 2 * rule.level(self.verdict.pairs)
 
     @property
     def moved(self) -> tuple[JudgedPart, ...]:

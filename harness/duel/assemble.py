@@ -15,7 +15,7 @@ from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.errors import UsageError
 from harness.metrics import DEFAULT_LIMITS
 from harness.scenario import ScenarioFile
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.store import RESULTS, DuelKind, SideName, check_writable
 from harness.subject import (
     Engine,

@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 
 from harness.stats.noise import Noise
-from harness.stats.sequential import Rule, detectable_effect, pairs_to_detect
+from harness.stats.power import detectable_effect, pairs_to_detect
+from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.units import plural
 
@@ -28,7 +29,7 @@ BLOCKS_FACTOR: Final = 2.5
 """The least by which launches in turn scatter more than steps in turn; a small virtual machine showed over ten times
 (benchmarks/RESULTS.md)."""
 MIN_STEPS: Final = 4
-"""So few only where steps take seconds and starting takes no longer: a median of fewer follows single hiccups."""
+"""So few only where steps take seconds and starting takes no longer: a mean of fewer follows single hiccups."""
 MAX_STEPS: Final = 200
 FIRST_LOOK_S: Final = 40.0
 """The first look should come by then; what starts slowly is measured for as long as it starts all the same."""
@@ -41,7 +42,7 @@ class PooledPrior:
     noise: Noise | None = None
     prior: VariancePrior | None = None
     spread: float | None = None
-    """Pooled standard deviation of d_k."""
+    """Pooled standard deviation of a launch pair's ln(head/base) in total."""
     duels: int = 0
     steps: int | None = None
     """Measured steps of a typical one of them."""

@@ -13,7 +13,7 @@ import harness
 from harness.environment import Environment
 from harness.metrics import DEFAULT_LIMITS
 from harness.scenario import Scenario
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.store import DuelKind, SideName
 from harness.subject import Subject
 

@@ -10,8 +10,9 @@ from statistics import median_low
 import harness
 from harness.comparison import step_pairs_of
 from harness.duel.pacing import PooledPrior
+from harness.stats.estimands import pair_differences
 from harness.stats.noise import estimate_noise
-from harness.stats.paired import StepPairs, UnusableError, pair_difference, sample_variance
+from harness.stats.paired import StepPairs, UnusableError, sample_variance, step_times
 from harness.stats.variance_prior import estimate_prior
 from harness.store import DuelRecord, Duels
 
@@ -43,7 +44,7 @@ def pooled_prior(found: Sequence[SameCodeDuel], steps: int | None = None) -> Poo
     usable = [duel for duel in found if steps is None or duel.steps <= FEWER_STEPS * steps]
     if not usable:
         return PooledPrior()
-    variances = [sample_variance([pair_difference(pair).log_ratio for pair in duel.pairs]) for duel in usable]
+    variances = [sample_variance([one.total for one in pair_differences(duel.pairs)]) for duel in usable]
     counts = [len(duel.pairs) for duel in usable]
     pooled = sum(v * (k - 1) for v, k in zip(variances, counts, strict=True)) / sum(k - 1 for k in counts)
     return PooledPrior(
@@ -62,7 +63,7 @@ def _pairs(duels: Duels, record: DuelRecord) -> tuple[StepPairs, ...]:
     for pair in duels.pairs(record.id):
         times = step_pairs_of(steps, pair.pair)
         try:
-            pair_difference(times)
+            step_times(times)
         except UnusableError:
             continue
         usable.append(times)

@@ -120,7 +120,8 @@ def _p_slower(comparison: Comparison | None) -> float:
     """One-sided p-value of "head is slower"; NaN, which counts as a test without evidence, where there is none."""
     if comparison is None or comparison.verdict.p is None or comparison.verdict.ratio is None:
         return math.nan
-    return comparison.verdict.p if comparison.verdict.ratio > 1 else 1.0
+    slower = comparison.verdict.state is State.SLOWER or comparison.verdict.ratio > 1
+    return comparison.verdict.p if slower else 1.0
 
 
 def _judgement(outcome: JobOutcome, adjusted_p: float, policy: Policy) -> Judgement:
@@ -159,11 +160,12 @@ def _decided(job: GateJob, comparison: Comparison, adjusted_p: float, policy: Po
     last = verdict.looks[-1] if verdict.looks else None
     if last is None or verdict.ratio is None:
         return Result.UNDECIDED, verdict.next_step or "too few launch pairs for a first look"
-    if last.mean >= last.smallest_effect and adjusted_p <= policy.alpha:
+    if last.decisive.mean >= last.smallest_effect and adjusted_p <= policy.alpha:
         return Result.REGRESSION, f"{change(verdict.ratio)}, limit {percent(job.max_slowdown)}"
     # The rule's own `same` and `faster` are passes; so is a head that is surely not slower, whatever else it may be.
-    if verdict.state in (State.SAME, State.FASTER) or last.pass_high < last.margin:
-        most = change(math.exp(last.pass_high))
+    within = max(last.total.pass_high, last.typical.pass_high) < last.margin and not last.uneven_cuts
+    if verdict.state in (State.SAME, State.FASTER) or within:
+        most = change(math.exp(last.total.pass_high))
         how = "not slower" if verdict.state is State.UNDECIDED else verdict.state.value
         return Result.PASS, f"{how}, at most {most}, limit {percent(job.max_slowdown)}"
     if verdict.reason is Reason.MORE_PAIRS:

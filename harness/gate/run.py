@@ -15,7 +15,7 @@ from harness.gate.jobs import Against, GateJob, check_machine, max_slowdown, run
 from harness.gate.policy import Policy
 from harness.gate.reports import remove_old
 from harness.scenario import ScenarioFile, read_scenario
-from harness.stats.sequential import Rule, planned_looks
+from harness.stats.rule import Rule, planned_looks
 from harness.store import RESULTS, Baselines, Store, check_writable
 from harness.subject import SubjectCache, merge_base
 

@@ -1,12 +1,8 @@
-"""One number from each launch pair, and the intervals and tests on a handful of such numbers.
+"""Step times of launch pairs, and the intervals and tests on a handful of numbers that come of them.
 
 The unit of evidence is the launch pair, never the step: the steps of one process share its luck (hash seed, address
-layout, thread placement), so forty of them weigh as two or three. A pair therefore counts once, with
-
-    d_k = median over its step pairs of ln(head / base),
-
-a step's time being the maximum over ranks, since every rank waits for the slowest. The median leaves out hiccups; the
-logarithm makes "twice as slow" and "twice as fast" the same distance, and small d are fractions.
+layout, thread placement), so forty of them weigh as two or three. `estimands` says what a launch pair counts with.
+Logarithms make "twice as slow" and "twice as fast" the same distance, and small ones are fractions.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from scipy import special
 FloatArray = NDArray[np.float64]
 
 SMALLEST_SPREAD = 1e-9
-"""Launch pairs whose d_k all agree this closely (as a fraction) were not timed: a nanosecond of a one-second step."""
+"""Launch pairs that all agree this closely (as a fraction) were not timed: a nanosecond of a one-second step."""
 
 
 class Problem(StrEnum):
@@ -55,22 +51,12 @@ class StepPairs:
     head_ns: NDArray[np.generic]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairDifference:
-    """What one launch pair says. `log_ratio` is d_k; the step times are medians of the slowest rank's."""
-
-    log_ratio: float
-    base_ns: float
-    head_ns: float
-    steps: int
-
-
-def pair_difference(pair: StepPairs) -> PairDifference:
-    """Return d_k of one launch pair.
+def step_times(pair: StepPairs) -> tuple[FloatArray, FloatArray]:
+    """Return base's and head's step times, (steps,) ns each: of every step its slowest rank's.
 
     Raises `UnusableError` if a side has no steps, the sides differ in steps or ranks, or a time is not positive.
     """
-    base_ns, head_ns = _step_times(pair.base_ns, "base"), _step_times(pair.head_ns, "head")
+    base_ns, head_ns = _slowest_rank(pair.base_ns, "base"), _slowest_rank(pair.head_ns, "head")
     if len(base_ns) != len(head_ns):
         raise UnusableError(
             Problem.UNEQUAL_STEPS, f"base has {len(base_ns)} steps and head {len(head_ns)}; step pairs need both"
@@ -78,15 +64,10 @@ def pair_difference(pair: StepPairs) -> PairDifference:
     base_ranks, head_ranks = np.shape(pair.base_ns)[1], np.shape(pair.head_ns)[1]
     if base_ranks != head_ranks:
         raise UnusableError(Problem.UNEQUAL_RANKS, f"base ran on {base_ranks} ranks and head on {head_ranks}")
-    return PairDifference(
-        log_ratio=float(np.median(np.log(head_ns / base_ns))),
-        base_ns=float(np.median(base_ns)),
-        head_ns=float(np.median(head_ns)),
-        steps=len(base_ns),
-    )
+    return base_ns, head_ns
 
 
-def _step_times(durations_ns: NDArray[np.generic], side: str) -> FloatArray:
+def _slowest_rank(durations_ns: NDArray[np.generic], side: str) -> FloatArray:
     """Maximum over ranks of a (steps, ranks) array, checked."""
     times = np.asarray(durations_ns, dtype=np.float64)
     if times.ndim != 2:

@@ -1,95 +1,46 @@
 """The decision rule of a duel: looks at 3, 5, 7 and 10 launch pairs that share one false alarm rate.
 
-At a look of K pairs with mean m and variance v of d (see `paired`), ν degrees of freedom and L planned looks:
+At a look of K launch pairs every endpoint (`estimands`: the total, the typical step, the uncapped total) has mean m and
+variance v over the pairs, ν degrees of freedom, and a level a, its share of α at this look:
 
-- `slower` if m − t(1−α/L, ν)·√(v/K) > 0 and m ≥ ln(1 + min_effect); `faster` is the mirror image;
-- `same`   if the interval m ± t(pass_level, ν)·√(v/K) lies inside ±ln(1 + margin);
+- `slower` if for one of them m − t(1−a, ν)·√(v/K) > ln(1 + null_effect) and m ≥ ln(1 + min_effect), while the total is
+  not surely smaller;
+- `faster` if the total is so in the other direction, and neither of the others is surely larger;
+- `same`   if the intervals m ± t(pass_level, ν)·√(v/K) of total and typical step lie inside ±ln(1 + margin), and the
+  steps that the cap cut do not speak against it;
 - otherwise more pairs, until the last look.
 
-Bonferroni over looks is slightly wasteful but keeps the rate whatever the noise looks like over time, and each look can
-be checked by hand. `min_abs_ns` is for steps so short that a percentage means nothing: a difference below it counts as
-none, so it raises both the smallest effect and the margin.
+Shares of α are a Bonferroni bound, over looks and endpoints: it keeps the rate whatever the noise looks like over time,
+and each look can be checked by hand. `min_abs_ns` is for steps so short that a percentage means nothing: a difference
+below it counts as none, so it raises the smallest effect and the margin alike.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 from scipy import special
 
-from harness.errors import UsageError
+from harness.stats.estimands import PairDifference, pair_differences
 from harness.stats.paired import (
     SMALLEST_SPREAD,
-    PairDifference,
     Problem,
+    StepPairs,
     UnusableError,
     sample_variance,
     t_quantile,
     t_upper_tail,
 )
+from harness.stats.rule import Endpoint, Rule, smallest_detectable
 from harness.stats.variance_prior import VariancePrior
 
-DEFAULT_LOOKS = (3, 5, 7, 10)
-"""Simulated against 4, 6, 8, 10: as few false alarms, as much power, and a quarter less work where much changed."""
-MOST_PAIRS = 1000
-"""Where a search for enough launch pairs gives up."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """Everything a decision depends on besides the measurements. Effects and margins are fractions of the step time."""
-
-    looks: tuple[int, ...] = DEFAULT_LOOKS
-    alpha: float = 0.01
-    min_effect: float = 0.01
-    min_abs_ns: float = 0.0
-    margin: float = 0.02
-    pass_level: float = 0.95
-    power: float = 0.8
-
-    def __post_init__(self) -> None:
-        if not self.looks or self.looks[0] < 2 or list(self.looks) != sorted(set(self.looks)):
-            raise UsageError(f"looks {list(self.looks)}: expected rising numbers of launch pairs, the first at least 2")
-        for name, low, high in (("alpha", 0.0, 0.5), ("pass_level", 0.5, 1.0), ("power", 0.5, 1.0)):
-            value = getattr(self, name)
-            if not low < value < high:
-                raise UsageError(f"{name} {value}: expected a number between {low:g} and {high:g}")
-        for name in ("min_effect", "min_abs_ns"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise UsageError(f"{name} {value}: expected a number of 0 or more")
-        if not (math.isfinite(self.margin) and self.margin > 0):
-            raise UsageError(f"margin {self.margin}: expected a fraction above 0, such as 0.02 for 2 %")
-
-    @property
-    def level(self) -> float:
-        """One-sided level of a single look, α / L."""
-        return self.alpha / len(self.looks)
-
-    def smallest_effect(self, base_ns: float) -> float:
-        """ln(head/base) from which a difference matters, for a step of `base_ns`."""
-        return math.log1p(max(self.min_effect, self.min_abs_ns / base_ns))
-
-    def equivalence_margin(self, base_ns: float) -> float:
-        """|ln(head/base)| up to which both sides count as the same, for a step of `base_ns`."""
-        return math.log1p(max(self.margin, self.min_abs_ns / base_ns))
-
-
-def planned_looks(most_pairs: int) -> tuple[int, ...]:
-    """Return the looks of a duel of at most `most_pairs` launch pairs.
-
-    Up to 10 these are the standard looks cut short. Beyond, four looks are spread evenly, so that α is not shared
-    among ever more of them.
-    """
-    if most_pairs < 2:
-        raise UsageError(f"{most_pairs} launch pairs: a verdict needs at least 2, and 3 or more to see anything")
-    if most_pairs > DEFAULT_LOOKS[-1]:
-        return tuple(sorted({math.ceil(most_pairs * share / 4) for share in (1, 2, 3, 4)}))
-    return tuple(sorted({look for look in DEFAULT_LOOKS if look < most_pairs} | {most_pairs}))
+UNEVEN_CUTS_LEVEL: Final = 0.05
+"""Sides whose counts of cut steps differ this significantly are not called `same` over a difference the cap removed."""
 
 
 class Outcome(StrEnum):
@@ -102,127 +53,169 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """Every number a decision used. Effects and bounds are ln(head/base)."""
+class Estimate:
+    """One endpoint at a look. Means and bounds are ln(head/base)."""
 
-    pairs: int
     mean: float
     observed_variance: float
     variance: float
     dof: float
+    level: float
+    """One-sided level it is tested at."""
     low: float
     high: float
-    """Two-sided interval whose lower bound lies above 0 exactly if `slower` is significant: t(1−α/L, ν)."""
+    """Two-sided interval whose lower bound lies above the null effect exactly if `slower` is significant."""
     pass_low: float
     pass_high: float
     """Two-sided interval that must lie inside the margin: t(pass_level, ν)."""
     p: float
-    """One-sided p-value in the direction seen, times the number of looks: below α exactly if significant."""
+    """One-sided p-value in the direction seen, times α / level: below α exactly if significant."""
+
+    @property
+    def surely_positive(self) -> bool:
+        """Whether it is above 0 at the pass level."""
+        return self.pass_low > 0
+
+    @property
+    def surely_negative(self) -> bool:
+        """Whether it is below 0 at the pass level."""
+        return self.pass_high < 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Every number a decision used. Effects are ln(head/base)."""
+
+    pairs: int
+    total: Estimate
+    typical: Estimate
+    uncapped: Estimate
+    base_cut_steps: int
+    head_cut_steps: int
+    uneven_cuts: bool
+    """The cap cut more steps of one side than chance would, and what it cut is more than the margin."""
     smallest_effect: float
     margin: float
     detectable_effect: float
+    """The smallest true total that this many pairs with this scatter call `slower` with the rule's power."""
     outcome: Outcome
+    endpoint: Endpoint
+    """What decided; the total where nothing did."""
+
+    @property
+    def estimates(self) -> dict[Endpoint, Estimate]:
+        """The three estimates by endpoint, in the order in which they are tried."""
+        return {Endpoint.TOTAL: self.total, Endpoint.TYPICAL: self.typical, Endpoint.UNCAPPED: self.uncapped}
+
+    @property
+    def decisive(self) -> Estimate:
+        """The estimate that decided."""
+        return self.estimates[self.endpoint]
 
 
 def look(pairs: Sequence[PairDifference], rule: Rule, prior: VariancePrior | None = None) -> Look:
-    """Evaluate the rule on these launch pairs, with variance lent by `prior` if there is one.
+    """Evaluate the rule on these launch pairs; `prior` lends variance to the total.
 
     Raises `UnusableError` when the pairs do not differ at all, and `ValueError` for fewer than two.
     """
     count = len(pairs)
     if count < 2:
         raise ValueError(f"a look needs at least 2 launch pairs, got {count}")
-    d = [pair.log_ratio for pair in pairs]
-    observed = sample_variance(d)
+    totals = [pair.total for pair in pairs]
     # Also true for NaN, which a plain `<` would let through.
-    if not observed > SMALLEST_SPREAD**2:
+    if not sample_variance(totals) > SMALLEST_SPREAD**2:
         raise UnusableError(
             Problem.ZERO_VARIANCE,
-            f"all {count} launch pairs differ by exactly {math.expm1(d[0]) * 100:+.3f} %; real timings scatter",
+            f"all {count} launch pairs differ by exactly {math.expm1(totals[0]) * 100:+.3f} %; real timings scatter",
         )
-    variance, dof = prior.pooled(observed, count) if prior else (observed, count - 1.0)
-    mean, error = float(np.mean(d)), math.sqrt(variance / count)
+    total = _estimate(totals, rule, Endpoint.TOTAL, prior)
+    typical = _estimate([pair.typical for pair in pairs], rule, Endpoint.TYPICAL)
+    uncapped = _estimate([pair.uncapped for pair in pairs], rule, Endpoint.UNCAPPED)
     base_ns = float(np.mean([pair.base_ns for pair in pairs]))
     smallest, margin = rule.smallest_effect(base_ns), rule.equivalence_margin(base_ns)
-    half, pass_half = t_quantile(1 - rule.level, dof) * error, t_quantile(rule.pass_level, dof) * error
+    cuts = sum(pair.base_cut_steps for pair in pairs), sum(pair.head_cut_steps for pair in pairs)
+    uneven = _uneven(*cuts) and abs(uncapped.mean) > margin
+    estimates = {Endpoint.TOTAL: total, Endpoint.TYPICAL: typical, Endpoint.UNCAPPED: uncapped}
+    outcome, endpoint = outcome_of(estimates, uneven, smallest, margin, math.log1p(rule.null_effect))
     return Look(
         pairs=count,
+        total=total,
+        typical=typical,
+        uncapped=uncapped,
+        base_cut_steps=cuts[0],
+        head_cut_steps=cuts[1],
+        uneven_cuts=uneven,
+        smallest_effect=smallest,
+        margin=margin,
+        detectable_effect=smallest_detectable(
+            math.sqrt(total.variance / count), total.dof, smallest, rule, total.level
+        ),
+        outcome=outcome,
+        endpoint=endpoint,
+    )
+
+
+def _estimate(d: Sequence[float], rule: Rule, endpoint: Endpoint, prior: VariancePrior | None = None) -> Estimate:
+    count = len(d)
+    observed = sample_variance(d)
+    # Medians of coarse clocks can agree exactly where totals do not.
+    floored = max(observed, SMALLEST_SPREAD**2)
+    variance, dof = prior.pooled(floored, count) if prior else (floored, count - 1.0)
+    level = rule.level(count, endpoint)
+    mean, error = float(np.mean(d)), math.sqrt(variance / count)
+    half, pass_half = t_quantile(1 - level, dof) * error, t_quantile(rule.pass_level, dof) * error
+    null = math.log1p(rule.null_effect)
+    beyond = max(abs(mean) - null, 0.0) / error
+    return Estimate(
         mean=mean,
         observed_variance=observed,
         variance=variance,
         dof=dof,
+        level=level,
         low=mean - half,
         high=mean + half,
         pass_low=mean - pass_half,
         pass_high=mean + pass_half,
-        p=min(1.0, t_upper_tail(abs(mean) / error, dof) * len(rule.looks)),
-        smallest_effect=smallest,
-        margin=margin,
-        detectable_effect=_detectable(error, dof, smallest, rule),
-        outcome=_outcome(mean, half, pass_half, smallest, margin),
+        p=min(1.0, t_upper_tail(beyond, dof) * rule.alpha / level),
     )
 
 
-def _outcome(mean: float, half: float, pass_half: float, smallest: float, margin: float) -> Outcome:
-    if mean - half > 0 and mean >= smallest:
-        return Outcome.SLOWER
-    if mean + half < 0 and mean <= -smallest:
-        return Outcome.FASTER
-    if -margin < mean - pass_half and mean + pass_half < margin:
-        return Outcome.SAME
-    return Outcome.OPEN
+def _uneven(base_cuts: int, head_cuts: int) -> bool:
+    """Two-sided sign test: hiccups of the machine meet both sides alike."""
+    both = base_cuts + head_cuts
+    more = max(base_cuts, head_cuts)
+    return both > 0 and 2 * float(special.bdtrc(more - 1, both, 0.5)) < UNEVEN_CUTS_LEVEL
 
 
-def replay(pairs: Sequence[PairDifference], rule: Rule, prior: VariancePrior | None = None) -> list[Look]:
+def outcome_of(
+    estimates: Mapping[Endpoint, Estimate], uneven: bool, smallest: float, margin: float, null: float
+) -> tuple[Outcome, Endpoint]:
+    total, typical, uncapped = (estimates[endpoint] for endpoint in Endpoint)
+    for endpoint, estimate in estimates.items():
+        if estimate.low > null and estimate.mean >= smallest and not total.surely_negative:
+            return Outcome.SLOWER, endpoint
+    contradicted = typical.surely_positive or uncapped.surely_positive
+    if total.high < -null and total.mean <= -smallest and not contradicted:
+        return Outcome.FASTER, Endpoint.TOTAL
+    inside = all(-margin < one.pass_low and one.pass_high < margin for one in (total, typical))
+    # The uncapped total is too noisy to lie inside the margin, but must not be surely outside of it.
+    outside = (uncapped.surely_positive or uncapped.surely_negative) and abs(uncapped.mean) > margin
+    if inside and not uneven and not outside:
+        return Outcome.SAME, Endpoint.TOTAL
+    return Outcome.OPEN, Endpoint.TOTAL
+
+
+def replay(pairs: Sequence[StepPairs], rule: Rule, prior: VariancePrior | None = None) -> list[Look]:
     """Return the looks that these launch pairs, in the order they were made, lead to: up to the first that decides.
 
     The same for a duel under way and for one read back from the store. Pairs between two looks or after the decision
-    are left alone: an unplanned look would be an unpaid one.
+    are left alone: an unplanned look would be an unpaid one, and the cap of a look knows its own pairs only.
     """
     looks: list[Look] = []
     for count in rule.looks:
         if count > len(pairs):
             break
-        looks.append(look(pairs[:count], rule, prior))
+        looks.append(look(pair_differences(pairs[:count]), rule, prior))
         if looks[-1].outcome is not Outcome.OPEN:
             break
     return looks
-
-
-def detectable_effect(
-    spread: float, pairs: int, rule: Rule, *, base_ns: float = math.inf, dof: float | None = None
-) -> float:
-    """Smallest true ln(head/base) that a look of `pairs` launch pairs calls slower with the rule's power.
-
-    `spread` is the standard deviation of d_k, from the warm-up or from history; `base_ns` brings in the absolute floor.
-    """
-    error = spread / math.sqrt(pairs)
-    return _detectable(error, pairs - 1.0 if dof is None else dof, rule.smallest_effect(base_ns), rule)
-
-
-def _detectable(error: float, dof: float, smallest: float, rule: Rule) -> float:
-    # Both conditions of `slower` must hold. Significance: the noncentral t that exceeds the look's own quantile with
-    # the wanted power; the usual sum of two t quantiles promises 80 % and gives 35 to 55 % (docs/statistics.md).
-    shift = float(special.nctdtrinc(dof, 1 - rule.power, t_quantile(1 - rule.level, dof)))
-    return max(shift * error, smallest + t_quantile(rule.power, dof) * error)
-
-
-def pairs_to_detect(spread: float, effect: float, rule: Rule) -> int | None:
-    """Fewest launch pairs whose detectable effect is at most `effect` (ln); None if `MOST_PAIRS` are not enough."""
-    return _fewest_pairs(lambda count: detectable_effect(spread, count, rule) <= effect)
-
-
-def pairs_to_decide(at: Look, rule: Rule) -> int | None:
-    """Fewest launch pairs at which this look would have decided, had it seen the same mean and variance."""
-
-    def decides(count: int) -> bool:
-        error = math.sqrt(at.variance / count)
-        dof = at.dof - at.pairs + count
-        half, pass_half = t_quantile(1 - rule.level, dof) * error, t_quantile(rule.pass_level, dof) * error
-        return _outcome(at.mean, half, pass_half, at.smallest_effect, at.margin) is not Outcome.OPEN
-
-    return _fewest_pairs(decides)
-
-
-def _fewest_pairs(enough: Callable[[int], bool]) -> int | None:
-    return next((count for count in range(2, MOST_PAIRS + 1) if enough(count)), None)

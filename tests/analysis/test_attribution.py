@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.attribution import attribute
+from harness.analysis.attribution import attribute, dearest_path
 
 Steps = dict[tuple[int, int, int], dict[str, int]]
 """(pair, step, rank) → self time by path."""
@@ -49,34 +48,42 @@ def slowest(steps: Steps) -> dict[tuple[int, int], dict[str, int]]:
     return found
 
 
-def oracle(base: Steps, head: Steps) -> tuple[dict[str, float], float, float]:
-    """Mean difference by path, and of the whole step, in the middle half and over all step pairs."""
+Shares = dict[tuple[int, int], float]
+
+
+def oracle(base: Steps, head: Steps, base_shares: Shares, head_shares: Shares) -> tuple[dict[str, float], float, float]:
+    """Mean difference by path and of the whole step, as far as steps count, and of the plain whole step."""
     b, h = slowest(base), slowest(head)
     deltas: list[dict[str, float]] = []
     wholes: list[float] = []
     everything: list[float] = []
     for pair in sorted({key[0] for key in b}):
         keys = sorted(key for key in b if key[0] == pair)
-        keys.sort(key=lambda key: math.log(sum(h[key].values()) / sum(b[key].values())))
-        cut = len(keys) // 4
-        kept = keys[cut : len(keys) - cut]
-        deltas.append({p: statistics.fmean(h[key].get(p, 0) - b[key].get(p, 0) for key in kept) for p in PATHS})
-        wholes.append(statistics.fmean(sum(h[key].values()) - sum(b[key].values()) for key in kept))
+        counted = {
+            path: [h[k].get(path, 0) * head_shares.get(k, 1) - b[k].get(path, 0) * base_shares.get(k, 1) for k in keys]
+            for path in PATHS
+        }
+        deltas.append({path: statistics.fmean(values) for path, values in counted.items()})
+        wholes.append(sum(deltas[-1].values()))
         everything.append(statistics.fmean(sum(h[key].values()) - sum(b[key].values()) for key in keys))
     means = {path: statistics.fmean(delta[path] for delta in deltas) for path in PATHS}
     return means, statistics.fmean(wholes), statistics.fmean(everything)
 
 
 @settings(max_examples=50, deadline=None)
-@given(duels())
-def test_the_parts_add_up_to_the_whole(duel: tuple[Steps, Steps]) -> None:
-    result = attribute(rows(duel[0]), rows(duel[1]))
-    parts, (means, whole, everything) = result.parts, oracle(*duel)
+@given(duels(), st.randoms(use_true_random=False))
+def test_the_parts_add_up_to_the_whole(duel: tuple[Steps, Steps], chance: random.Random) -> None:
+    shares: dict[str, Shares] = {
+        side: {key: chance.random() for key in slowest(steps) if chance.random() < 0.3}
+        for side, steps in zip(("base", "head"), duel, strict=True)
+    }
+    result = attribute(rows(duel[0]), rows(duel[1]), shares)
+    parts, (means, whole, everything) = result.parts, oracle(*duel, shares["base"], shares["head"])
     # Exactly, in whole nanoseconds, whatever rounding did to a part.
     assert all(type(part.base_ns) is type(part.head_ns) is int for part in parts)
     assert sum(part.delta_ns for part in parts) == result.delta_ns == result.head_ns - result.base_ns
     assert result.delta_ns == pytest.approx(whole, abs=1.001)
-    assert result.all_steps_delta_ns == pytest.approx(everything, abs=0.01)
+    assert result.uncapped_delta_ns == pytest.approx(everything, abs=0.01)
     for part in parts:
         assert part.delta_ns == pytest.approx(means[part.path], abs=2.001)
     costs = [abs(part.delta_ns) for part in parts]
@@ -126,7 +133,7 @@ def test_intervals_and_marks_agree_with_scipy() -> None:
     per_pair = []
     for pair in range(5):
         alone = {k: v for k, v in base.items() if k[0] == pair}, {k: v for k, v in head.items() if k[0] == pair}
-        per_pair.append(oracle(*alone)[0])
+        per_pair.append(oracle(*alone, {}, {})[0])
     tests = {path: stats.ttest_1samp([deltas[path] for deltas in per_pair], 0.0) for path in PATHS}
     q = dict(zip(tests, stats.false_discovery_control([test.pvalue for test in tests.values()]), strict=True))
     assert {part.path for part in result.parts} == set(PATHS)
@@ -140,9 +147,23 @@ def test_a_hiccup_moves_no_part_but_is_told() -> None:
     base, head = quiet_duel(20_000_000)
     calm = attribute(rows(base), rows(head))
     head[2, 4, 0]["step/optimizer_step"] += 3_000_000_000
-    shaken = attribute(rows(base), rows(head))
+    share = 120_000_000 / sum(head[2, 4, 0].values())
+    shaken = attribute(rows(base), rows(head), {"head": {(2, 4): share}})
     assert shaken.delta_ns == pytest.approx(calm.delta_ns, rel=0.01)
-    assert shaken.all_steps_delta_ns - calm.all_steps_delta_ns == pytest.approx(3e9 / 45)
+    assert shaken.uncapped_delta_ns - calm.uncapped_delta_ns == pytest.approx(3e9 / 45)
+
+
+def test_the_dearest_path_is_that_of_the_steps_that_are_asked_for() -> None:
+    base, head = quiet_duel(20_000_000)
+    for side in (base, head):
+        for (_, step, _), ranges in side.items():
+            ranges["step"] += 50_000_000 * (step % 3 == 1)  # both sides pay: no difference
+    for (_, step, _), ranges in head.items():
+        ranges["step/optimizer_step"] += 30_000_000 * (step % 3 == 1)
+    assert dearest_path(rows(base), rows(head), range(1, 9, 3)) == "step/optimizer_step"
+    assert dearest_path(rows(head), rows(base), range(1, 9, 3)) == "step/optimizer_step", "what is saved, too"
+    assert dearest_path(rows(base), rows(head), []) is None
+    assert dearest_path(rows(base), rows(head), range(9)) is None, "no other steps to hold them against"
 
 
 def test_one_launch_pair_gives_figures_but_no_evidence() -> None:

@@ -12,7 +12,7 @@ from harness.duel.assemble import explaining_collector
 from harness.errors import UsageError
 from harness.scenario import read_scenario
 from harness.scenario.layers import Layer, read_layer
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.subject import SubjectCache
 
 SCENARIO = """

@@ -26,7 +26,7 @@ from harness.duel.pacing import (
 from harness.duel.pooled_prior import SameCodeDuel, pooled_prior, same_code_duels
 from harness.stats.noise import Noise
 from harness.stats.paired import StepPairs
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import Duels, Store
 
@@ -95,7 +95,7 @@ def test_launches_in_turn_are_said_to_see_less() -> None:
 
 
 def test_pairs_needed_would_see_the_margin() -> None:
-    from harness.stats.sequential import detectable_effect
+    from harness.stats.power import detectable_effect
 
     known = PooledPrior(spread=0.02, duels=3)
     needed = forecast(Rule(), 30, known, []).pairs_needed

@@ -15,7 +15,7 @@ from harness.gate import GateJob
 from harness.metrics import METRICS
 from harness.scenario import CompareSettings, RunSettings, Scenario
 from harness.stats.paired import StepPairs
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 from harness.store import DuelRecord
 from harness.subject import Subject
 from harness.verdict import Objection, decide
@@ -63,7 +63,7 @@ def comparison(
         prior=None,
         verdict=verdict,
         ranges=(part,),
-        all_steps_delta_ns=grown_ns,
+        uncapped_delta_ns=grown_ns,
         same_work=SameWork(
             within_tolerance=True, steps_compared=40, max_abs_diff=0, tolerance=0, first_difference=None
         ),

@@ -61,7 +61,7 @@ def test_the_first_screen_says_what_a_reader_of_ten_seconds_needs() -> None:
     assert comparison.verdict.ci is not None
     assert f"Head is {(ratio - 1) * 100:.1f} % slower than base." in lead
     assert f"[+{(comparison.verdict.ci[0] - 1) * 100:.1f}" in lead
-    assert "99.5 % interval" in lead  # α = 0.01 over four looks, one-sided, on both sides
+    assert "99.6 % interval" in lead  # this look’s share of α = 0.01, on both sides
     assert "losses identical over 198 steps" in lead  # 6 pairs of 3 + 30 steps
     assert "load_fsdp_model_to_gpu" in lead
     assert "working tree" in lead
@@ -93,10 +93,11 @@ def test_each_launch_pair_and_each_look_is_shown() -> None:
     )
     method = root.by_id("method")
     looks = method.all("tbody")[0].all("tr")
-    assert [int(row.all("th")[0].text) for row in looks] == [look.pairs for look in comparison.verdict.looks]
-    for look, row in zip(comparison.verdict.looks, looks, strict=True):
-        assert f"{look.low:+.5f}" in row.text
-        assert look.outcome.value in row.text
+    expected_rows = [(look, name) for look in comparison.verdict.looks for name in look.estimates]
+    assert [int(row.all("th")[0].text) for row in looks] == [look.pairs for look, _ in expected_rows]
+    for (look, endpoint), row in zip(expected_rows, looks, strict=True):
+        assert f"{look.estimates[endpoint].low:+.5f}" in row.text
+        assert (look.outcome.value in row.text) == (endpoint is look.endpoint)
     for pair in comparison.pairs:
         assert f"{math.log(pair.ratio or math.nan):+.5f}" in method.text
     assert "looks at 4, 6, 8, 10 launch pairs" in method.text

@@ -17,7 +17,7 @@ from harness.cli.compare_table import print_comparison
 from harness.cli.duel_progress import TerminalProgress
 from harness.comparison import Comparison
 from harness.duel import DetectableEffect
-from harness.stats.sequential import Rule
+from harness.stats.rule import Rule
 
 PAIRED_TWICE = replace(DuelSpec(), pairs=2, steps=6, ranks=1)
 
@@ -95,7 +95,7 @@ def test_the_running_interval_names_its_level_and_the_verdicts_does(
     comparison, _ = comparison_of(tmp_path, DuelSpec())
     TerminalProgress().paired(comparison)
     assert re.search(r"so far \+\d+\.\d % \[\+\d+\.\d, \+\d+\.\d\] at 95 %", capsys.readouterr().err)
-    assert "interval of 99.5 %" in " ".join(printed(comparison, capsys).split())
+    assert "interval of 99.6 %" in " ".join(printed(comparison, capsys).split())
     same = comparison_of(tmp_path / "same", SAME)[0]
     assert "interval of 90 %" in " ".join(printed(same, capsys).split())
 

@@ -53,9 +53,9 @@ _DELTA: Final = Markup('<strong class="{}">{}</strong>')
 def of_comparison(comparison: Comparison) -> Section:
     """Return the section for the parts of a duel."""
     note = "The difference of the mean step in parts. Each is a range’s own time, without the ranges inside it."
-    if comparison.all_steps_delta_ns is not None:
-        whole = signed_ms(comparison.all_steps_delta_ns)
-        note += f" Steps around the median are averaged; over all steps, outliers included, it is {whole} ms."
+    if comparison.uncapped_delta_ns is not None:
+        whole = signed_ms(comparison.uncapped_delta_ns)
+        note += f" Hiccups of the machine are capped, as in the verdict; with them it is {whole} ms."
     return section(comparison.ranges, note)
 
 

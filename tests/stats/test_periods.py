@@ -1,0 +1,62 @@
+"""Periods against data that has them, and data that has none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.stats.paired import FloatArray
+from harness.stats.periods import find_period, longest_period
+
+STEP_NS = 100e6
+
+
+def launches(chance: np.random.Generator, count: int, steps: int, *, hiccups: float = 0.02) -> list[FloatArray]:
+    """Steps that scatter by 2 %, launches by 1 %, and rare hiccups of up to several steps."""
+    times = STEP_NS * np.exp(chance.normal(0, 0.01, (count, 1)) + chance.normal(0, 0.02, (count, steps)))
+    times += (chance.random((count, steps)) < hiccups) * chance.exponential(3 * STEP_NS, (count, steps))
+    return list(times)
+
+
+@settings(deadline=None, max_examples=60)
+@given(every=st.integers(2, 20), phase=st.integers(0, 19), extra=st.floats(0.3, 5), seed=st.integers(0, 999))
+def test_what_head_pays_every_nth_step_is_found(every: int, phase: int, extra: float, seed: int) -> None:
+    chance, steps = np.random.default_rng(seed), 3 * every + 8
+    base, head = launches(chance, 5, steps), launches(chance, 5, steps)
+    for one in head:
+        one[phase % every :: every] += extra * STEP_NS
+    found = find_period(base, head)
+    assert found is not None
+    assert (found.every, found.first) == (every, phase % every)
+    assert found.extra_ns == pytest.approx(extra * STEP_NS, rel=0.25)
+
+
+@pytest.mark.parametrize("count", [3, 10])
+@pytest.mark.parametrize("steps", [6, 20, 60])
+def test_the_machine_s_hiccups_are_no_period(steps: int, count: int) -> None:
+    chance = np.random.default_rng(steps * count)
+    found = [find_period(launches(chance, count, steps), launches(chance, count, steps)) for _ in range(300)]
+    assert sum(one is not None for one in found) <= 1
+
+
+def test_what_both_sides_pay_is_no_difference() -> None:
+    chance = np.random.default_rng(1)
+    base, head = launches(chance, 5, 40), launches(chance, 5, 40)
+    for one in (*base, *head):
+        one[3::8] += 2 * STEP_NS
+    assert find_period(base, head) is None
+
+
+def test_slow_steps_at_no_fixed_distance_are_no_period() -> None:
+    chance = np.random.default_rng(2)
+    base, head = launches(chance, 5, 40), launches(chance, 5, 40)
+    for one in head:
+        one[[2, 5, 17, 30, 31]] += 2 * STEP_NS
+    assert find_period(base, head) is None
+
+
+@pytest.mark.parametrize(("steps", "longest"), [(4, 1), (30, 10), (31, 10), (150, 50)])
+def test_a_period_is_seen_three_times_at_least(steps: int, longest: int) -> None:
+    assert longest_period(steps) == longest

@@ -1,0 +1,61 @@
+"""Slopes against scipy's, and intervals against what was put in."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from harness.stats.trend import slope, trend
+
+
+@given(hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e6, 1e6)))
+def test_the_slope_is_that_of_theil_and_sen(values: np.ndarray) -> None:
+    assert slope(values) == pytest.approx(stats.theilslopes(values).slope, rel=1e-9, abs=1e-9)
+
+
+@given(st.floats(-5, 5), st.floats(0, 100))
+def test_a_jump_is_no_trend(per_step: float, jump: float) -> None:
+    values = per_step * np.arange(30.0)
+    values[28:] += jump
+    assert slope(values) == pytest.approx(per_step, abs=abs(jump) * 0.01 + 1e-9)
+
+
+def test_a_leak_is_seen_in_the_noise_of_a_resident_set() -> None:
+    chance = np.random.default_rng(0)
+    clean = [1e9 + chance.normal(0, 2e5, 30) for _ in range(5)]
+    leaking = [1e9 + 0.3e6 * np.arange(30) + chance.normal(0, 2e5, 30) for _ in range(5)]
+    found = trend(leaking, clean)
+    assert found is not None
+    assert found.grows
+    assert found.low < 0.3e6 < found.high
+    none = trend(clean)
+    assert none is not None
+    assert not none.grows
+
+
+def test_alarms_are_as_rare_as_promised() -> None:
+    chance = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(1000):
+        found = trend(list(chance.normal(0, 1, (4, 12))))
+        assert found is not None
+        alarms += found.grows
+    assert alarms <= 12  # 0.5 % on either side
+
+
+def test_too_little_says_nothing() -> None:
+    assert trend([np.arange(30.0)]) is None
+    assert trend([np.arange(3.0)] * 4) is None
+    assert math.isnan(slope(np.array([1.0])))
+
+
+def test_launches_that_agree_exactly_have_no_width() -> None:
+    found = trend([np.arange(10.0)] * 3)
+    assert found is not None
+    assert (found.low, found.per_step, found.high) == (1.0, 1.0, 1.0)
