@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePath
 from typing import Any
@@ -30,6 +30,7 @@ from harness.gate.jobs import JobOutcome
 from harness.gate.policy import Limits, Policy
 from harness.history.document import document as history_document
 from harness.history.series import ScenarioHistory, scenario_history
+from harness.stats.periods import Period
 from harness.stats.variance_prior import VariancePrior
 from harness.store import Store
 from harness.store.timeline import History
@@ -187,9 +188,12 @@ def test_a_difference() -> None:
 
 def test_a_comparison(duel: Comparison) -> None:
     document = compare_document(duel)
-    check(duel, document, never_here=("VariancePrior", "Look"))
+    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period"))
     lent = replace(duel, prior=VariancePrior(dof=3.0, variance=1e-6, duels=4))
-    check(lent, compare_document(lent), never_here=("Look",))
+    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period"))
+    period = Period(every=8, first=3, extra_ns=4e7, path="step/forward_backward")
+    periodic = replace(duel, verdict=replace(duel.verdict, period=period))
+    assert compare_document(periodic)["verdict"]["period"] == asdict(period)
     assert document["uncapped_delta_ns"] == duel.uncapped_delta_ns
     assert document["verdict"]["line"] == duel.verdict.line
     assert [part["delta_ns"] for part in document["ranges"]] == [part.delta_ns for part in duel.ranges]
@@ -198,7 +202,7 @@ def test_a_comparison(duel: Comparison) -> None:
 def test_a_gate() -> None:
     found = gate()
     document = gate_document(found)
-    check(found, document, never_here=("VariancePrior", "FirstDifference", "Pair"))
+    check(found, document, never_here=("VariancePrior", "FirstDifference", "Pair", "Period"))
     assert (document["result"], document["exit_code"]) == ("regression", 1)
 
 
