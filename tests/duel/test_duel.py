@@ -308,6 +308,6 @@ def test_a_pace_told_beforehand_is_the_scenarios_and_never_less_than_a_duel_need
     arguments = bench.arguments("--json", "--collector", "kineto", "--pairs", "2", *pace)
     at = arguments.index("--steps")
     assert run(arguments[:at] + arguments[at + 2 :]) in (0, 3)
-    assert json.loads(capsys.readouterr().out)["method"]["warmup_steps"] == max(warmup, 1)
+    assert json.loads(capsys.readouterr().out)["duel"]["warmup_steps"] == max(warmup, 1)
     plan = json.loads(next(bench.reports.rglob("pair01/head/plan.json")).read_text())
     assert plan["capture"] == captured
