@@ -26,8 +26,6 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once; torch is large)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	@# Its distribution requires an older numpy and clients of clouds; the one module we use needs numpy and scipy alone.
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps apache-otava
 	@touch $(STAMP)
 
 .PHONY: setup
