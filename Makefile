@@ -80,6 +80,10 @@ format: $(STAMP) ## Rewrite the code in the project's style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+.PHONY: docs
+docs: $(STAMP) ## Write what the documentation takes from the code: the graph of packages, the commands
+	@$(BIN)/python docs/generate.py
+
 .PHONY: clean
 clean: ## Remove the virtual environment and caches (results stay)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -73,7 +73,7 @@ def ruptures() -> Rule:
 
     def find(values: NDArray[np.float64]) -> list[int]:
         logs = np.log(values)
-        cuts = package.Pelt(model="l2", min_size=MIN_POINTS, jump=1).fit(logs).predict(pen=penalty(logs))
+        cuts = package.Pelt(model="l2", min_size=1, jump=1).fit(logs).predict(pen=penalty(logs))
         return [change.index for change in significant(values.tolist(), [0, *cuts])]
 
     return find

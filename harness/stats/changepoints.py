@@ -1,10 +1,11 @@
 """Where a series of step times changed its level: the best cut into levels, each change held to a t-test. Pure.
 
-Of all cuts of the logarithms into stretches of at least `MIN_POINTS`, the one with the least squared error plus
-`PENALTY` · σ² · ln(n) a change is found exactly by dynamic programming (Jackson et al. 2005,
-doi:10.1109/LSP.2001.838216); σ² is half the mean squared difference of neighbours, which a change of level hardly
-enters (von Neumann 1941). Then changes that are less significant than `MAX_P` or smaller than `MIN_MAGNITUDE` are
-dropped one by one, the weakest first, each time with the two levels beside it made one.
+Of all cuts of the logarithms into levels, the one with the least squared error plus `PENALTY` · σ² · ln(n) a change is
+found exactly by dynamic programming (Jackson et al. 2005, doi:10.1109/LSP.2001.838216); σ² is half the mean squared
+difference of neighbours, which a change of level hardly enters (von Neumann 1941). Then changes beside a level of fewer
+than `MIN_POINTS`, less significant than `MAX_P` or smaller than `MIN_MAGNITUDE` are dropped one by one, in this order
+and the weakest first, each time with the two levels beside it made one. Odd points thus are cut out before they are
+taken in, instead of taking good ones with them to be a level.
 
 All changes are weighed together: a search that halves the series again and again misses a level that went up and came
 back. `benchmarks/change_points.py` measures that, docs/decisions.md has the figures.
@@ -63,8 +64,10 @@ def significant(values: Sequence[float], edges: Sequence[int]) -> list[ChangePoi
     edges = list(edges)
     while len(edges) > 2:
         found = [_change(values, *three) for three in zip(edges, edges[1:], edges[2:], strict=False)]
-        weakest = max(found, key=lambda change: change.p)
-        if weakest.p < MAX_P:
+        points = np.diff(edges)
+        cramped = [found[place] for place in np.flatnonzero(np.minimum(points[:-1], points[1:]) < MIN_POINTS)]
+        weakest = max(cramped or found, key=lambda change: change.p)
+        if not cramped and weakest.p < MAX_P:
             weakest = min(found, key=lambda change: change.magnitude)
             if weakest.magnitude >= MIN_MAGNITUDE:
                 return found
@@ -86,8 +89,8 @@ def _best_edges(logs: Float64Array) -> list[int]:
     cost = np.full(count + 1, np.inf)  # of the best cut of all points before an edge
     cost[0] = -price
     before = np.zeros(count + 1, np.int64)  # the edge before the last of that cut
-    for end in range(MIN_POINTS, count + 1):
-        starts = np.array([0, *range(MIN_POINTS, end - MIN_POINTS + 1)])
+    for end in range(1, count + 1):
+        starts = np.arange(end)
         errors = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / (end - starts)
         costs = cost[starts] + errors + price
         best = int(np.argmin(costs))
@@ -102,8 +105,8 @@ def _change(values: Sequence[float], first: int, index: int, last: int) -> Chang
     """Return the change at `index` between the levels `[first, index)` and `[index, last)`, with Student's t-test."""
     left, right = np.log(values[first:index]), np.log(values[index:last])
     freedom = len(left) + len(right) - 2
-    scatter = float(((left - left.mean()) ** 2).sum() + ((right - right.mean()) ** 2).sum()) / freedom
+    scatter = float(((left - left.mean()) ** 2).sum() + ((right - right.mean()) ** 2).sum()) / max(freedom, 1)
     error = math.sqrt(scatter * (1 / len(left) + 1 / len(right)))
     distance = abs(float(right.mean() - left.mean()))
-    p = 2 * float(special.stdtr(freedom, -distance / error)) if error else float(distance == 0)
+    p = 2 * float(special.stdtr(freedom, -distance / error)) if error else float(distance == 0 or not freedom)
     return ChangePoint(index=index, ratio=fmean(values[index:last]) / fmean(values[first:index]), p=p)
