@@ -26,8 +26,6 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once; torch is large)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	@# Its distribution requires an older numpy and clients of clouds; the one module we use needs numpy and scipy alone.
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps apache-otava
 	@touch $(STAMP)
 
 .PHONY: setup
@@ -81,6 +79,10 @@ lint: $(STAMP) ## Check style and types: ruff and mypy --strict
 format: $(STAMP) ## Rewrite the code in the project's style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+.PHONY: docs
+docs: $(STAMP) ## Write what the documentation takes from the code: the graph of packages, the commands
+	@$(BIN)/python docs/generate.py
 
 .PHONY: clean
 clean: ## Remove the virtual environment and caches (results stay)

@@ -1,6 +1,6 @@
 """Simulate duels of a known true difference and count the verdicts: python benchmarks/verdict_simulation.py
 
-Checks the whole rule of `harness.gate.decide`, looks and all, where the truth is known. Each launch of the simulated
+Checks the whole rule of `harness.verdict.decide`, looks and all, where the truth is known. Each launch of the simulated
 machine has luck of its own (0.6 %, and one launch in thirty is slow by a few per cent more), its steps scatter by 2 %
 with lag-1 autocorrelation 0.5 and heavy tails (Student's t with 4 degrees of freedom), and they drift along the launch
 by 0.5 %. Base and head noise are independent, as if one side ran after the other: lockstep can only make it smaller.

@@ -3,111 +3,109 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from generate import import_graph, imported, layers, modules, package_graph, part
 
 from harness.collectors.registry import collectors
 
 ROOT = Path(__file__).resolve().parent.parent
+RANK_OF = {name: index for index, line in enumerate(layers()) for name in line}
+PURE_MODULES = {
+    "__future__", "collections", "dataclasses", "difflib", "enum", "functools", "harness", "itertools", "json", "math",
+    "numpy", "operator", "pandas", "pathlib.PurePath", "re", "scipy", "statistics", "typing",
+}  # fmt: skip
+IMPURE_NAMES = {"__import__", "eval", "exec", "input", "open", "print"}
+IMPURE_ATTRIBUTES = {"default_rng", "fromfile", "load", "loadtxt", "memmap", "read_csv", "save", "to_csv"}
 
-# Highest first. A module may import from its own package and from lines below its own.
-LAYERS: list[set[str]] = [
-    {"cli"},
-    {"gate", "history"},
-    {"bench", "duel", "report", "doctor", "frames"},
-    {"comparison", "launch", "worker"},
-    {"collectors", "subject"},
-    {"verdict", "analysis", "stats", "store"},
-    {"trace"},
-    {"scenario", "environment", "conditions"},
-    {"metrics"},
-    {"documents", "errors", "measured", "names", "units", "visible", "__init__"},
-]
-# The only imports allowed inside a line: a launch writes the worker's plan, verdict and attribution use statistics.
-WITHIN_LINE = {("launch", "worker"), ("verdict", "stats"), ("analysis", "stats")}
-RANK_OF = {name: index for index, line in enumerate(LAYERS) for name in line}
 RANK_SIDES = {able for able in (item.abilities.rank_side for item in collectors().values()) if able is not None}
-STANDARD_LIBRARY_ONLY = ["harness/worker", *(f"{module.replace('.', '/')}.py" for module in sorted(RANK_SIDES))]
+HARNESS_FILES = sorted(modules().values())
 
 
-def imported_modules(path: Path) -> set[str]:
-    """Every absolute module name that `path` imports, at any depth of the file."""
-    found: set[str] = set()
+def reached(names: set[str]) -> list[str]:
+    """Return `names` and every module that importing them runs, the packages that hold one included."""
+    found, further = set[str](), names
+    while further:
+        found |= further
+        imports = {other for module in further for other in import_graph()[module]}
+        further = imports.union(*map(packages_of, imports)) - found
+    return sorted(found)
+
+
+def packages_of(module: str) -> set[str]:
+    return set(itertools.accumulate(module.split(".")[:-1], "{}.{}".format))
+
+
+def test_every_package_is_in_the_layer_table_and_no_other() -> None:
+    assert sorted(name for line in layers() for name in line) == sorted(package_graph())
+
+
+@pytest.mark.parametrize("name", sorted(package_graph()))
+def test_imports_go_down_only(name: str) -> None:
+    above = {other for other in package_graph()[name] if RANK_OF[other] <= RANK_OF[name]}
+    assert not above, f"{name} imports {sorted(above)}, which the layer table does not have below it"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    try:
+        tuple(TopologicalSorter(import_graph()).static_order())
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' → '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("name", ["analysis", "stats", "verdict"])
+def test_what_is_pure_opens_no_file_and_reads_no_clock(name: str) -> None:
+    # harness itself hands out `harness.frames` to those who ask for it by name.
+    for module in set(reached({module for module in modules() if part(module) == name})) - {"harness"}:
+        found = impure(modules()[module])
+        assert not found, f"{module}, which {name} imports: {found}"
+
+
+def impure(path: Path) -> list[str]:
+    """What a file uses that makes its results depend on more than its arguments."""
+    uses = [f"imports {module}" for module in imported(path) if not {module, module.split(".")[0]} & PURE_MODULES]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import; this project imports absolutely"
-            assert node.module is not None
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names if node.module == "harness")
-    return found
+        if isinstance(node, ast.Name) and node.id in IMPURE_NAMES:
+            uses.append(f"line {node.lineno}: {node.id}")
+        elif isinstance(node, ast.Attribute) and node.attr in IMPURE_ATTRIBUTES:
+            uses.append(f"line {node.lineno}: .{node.attr}")
+    return uses
 
 
-def part_of(path: Path) -> str:
-    relative = path.relative_to(ROOT / "harness")
-    return relative.parts[0].removesuffix(".py")
-
-
-HARNESS_FILES = sorted((ROOT / "harness").rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", HARNESS_FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_go_down_only(path: Path) -> None:
-    own = part_of(path)
-    assert own in RANK_OF, f"{own} has no line in the layer table"
-    for module in imported_modules(path):
-        if not module.startswith("harness."):
-            continue
-        other = module.split(".")[1]
-        if other == own or other not in RANK_OF:
-            continue
-        allowed = RANK_OF[other] > RANK_OF[own] or (own, other) in WITHIN_LINE
-        assert allowed, f"{own} (line {RANK_OF[own]}) imports {module} (line {RANK_OF[other]})"
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("import time", 1),
+        ("from datetime import datetime", 1),
+        ("open('x')", 1),
+        ("from pathlib import Path", 1),
+        ("np.random.default_rng()", 1),
+        ("import math\nnp.log(values)", 0),
+    ],
+)
+def test_a_look_at_files_or_clocks_is_seen(text: str, count: int, tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(text, encoding="utf-8")
+    assert len(impure(tmp_path / "module.py")) == count
 
 
 def test_harness_and_engine_do_not_know_each_other() -> None:
     for path in HARNESS_FILES:
-        assert not any(m.split(".")[0] == "engine_under_test" for m in imported_modules(path)), path
+        assert not any(m.split(".")[0] == "engine_under_test" for m in imported(path)), path
     for path in sorted((ROOT / "engine_under_test").rglob("*.py")):
-        tops = {m.split(".")[0] for m in imported_modules(path)}
+        tops = {m.split(".")[0] for m in imported(path)}
         assert not tops & {"harness", "nvtx"}, path
 
 
-def worker_files() -> list[Path]:
-    files: list[Path] = []
-    for entry in STANDARD_LIBRARY_ONLY:
-        path = ROOT / entry
-        files.extend(sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.exists() else [])
-    return files
-
-
-def transitive(path: Path, seen: set[Path]) -> None:
-    """Add `path` and every harness file that it reaches by import to `seen`."""
-    if path in seen:
-        return
-    seen.add(path)
-    for module in imported_modules(path):
-        if module.split(".")[0] != "harness":
-            continue
-        base = ROOT.joinpath(*module.split("."))
-        for candidate in (base.with_suffix(".py"), base / "__init__.py"):
-            if candidate.exists():
-                transitive(candidate, seen)
-
-
-@pytest.mark.skipif(not worker_files(), reason="no worker yet")
 def test_worker_needs_only_the_standard_library_nvtx_and_torch() -> None:
-    reached: set[Path] = set()
-    for path in worker_files():
-        transitive(path, reached)
     allowed = set(sys.stdlib_module_names) | {"nvtx", "torch", "harness", "__future__"}
-    for path in sorted(reached):
-        tops = {m.split(".")[0] for m in imported_modules(path)}
-        assert tops <= allowed, f"{path.relative_to(ROOT)} imports {sorted(tops - allowed)}"
+    for module in reached(RANK_SIDES | {module for module in modules() if part(module) == "worker"}):
+        tops = {m.split(".")[0] for m in imported(modules()[module])}
+        assert tops <= allowed, f"{module} imports {sorted(tops - allowed)}"
 
 
 def test_no_command_loads_pandas() -> None:

@@ -3,9 +3,6 @@
 Only the module of the command that was asked for is imported: `stepduel --help` has to answer at once, and torch,
 pandas and matplotlib take seconds. A command is one line in `COMMANDS` and one file whose function, named as here, is a
 click command; what that function returns is the exit code (None for 0).
-
-Exit codes: 0 done, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, 70 a defect of
-stepduel itself (with its traceback), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -51,6 +48,16 @@ EXIT_DEFECT: Final = os.EX_SOFTWARE
 """For an error that nobody expected: Python would end with 1, which here means a regression."""
 EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a program that SIGPIPE ended: the reader went away, which is nobody's regression."""
+EXIT_CODES: Final = {
+    0: "done",
+    1: "regression",
+    2: "usage or environment",
+    3: "undecided or invalid",
+    4: "a launch failed",
+    EXIT_DEFECT: "a defect of stepduel itself",
+    EXIT_INTERRUPTED: "interrupted",
+    EXIT_BROKEN_PIPE: "whoever read the output went away",
+}
 
 
 class ReaderGoneError(Exception):
@@ -92,8 +99,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed, "
-    "70 a defect of stepduel itself, 130 interrupted.",
+    epilog=f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}.",
 )
 @click.version_option(__version__, prog_name="stepduel")
 def cli() -> None:

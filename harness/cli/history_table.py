@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.output import clean, stdout_console
-from harness.history.series import RUNNING, Point, ScenarioHistory, Series
-from harness.history.words import code_label, day, running_text, sentences, subtitle, title
+from harness.history.series import RUNNING, Point, ScenarioHistory, Series, code_label
+from harness.history.words import day, running_text, sentences, subtitle, title
 from harness.units import change, milliseconds, plural
 
 MOST_POINTS = 30

@@ -8,8 +8,8 @@ from typing import Final
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from harness.history.series import DuelPoint, Point, ScenarioHistory, Series
-from harness.history.words import code_label, day, running_text, sentences, subtitle, title
+from harness.history.series import DuelPoint, Point, ScenarioHistory, Series, code_label
+from harness.history.words import day, running_text, sentences, subtitle, title
 from harness.report import figures
 from harness.report.drawing import Plots, both_widths
 from harness.report.page import Page, Section, draw, name

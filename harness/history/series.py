@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, ClassVar, Final, Literal
 
-from harness.history.words import code_label
 from harness.scenario import measured
-from harness.stats.changepoints import ChangePoint, OtavaMissingError, change_points
+from harness.stats.changepoints import ChangePoint, change_points
 from harness.stats.variance_prior import Suspicion, confirmed, suspicion
 from harness.store.timeline import Kind, MeasuredRecord
 
@@ -133,6 +132,12 @@ class ScenarioHistory:
     notes: tuple[str, ...]
 
 
+def code_label(subject: str, revision: str | None, dirty: bool | None, overrides: Sequence[str] = ()) -> str:
+    """Return what a person would call a body of code: its short hash, what was changed, and its overrides."""
+    name = subject if revision is None else revision[:10] + (" with changes" if dirty else "")
+    return " ".join([name, *overrides])
+
+
 def scenario_history(
     scenario: str,
     measured: Sequence[MeasuredRecord],
@@ -151,7 +156,7 @@ def scenario_history(
     newest = sorted(grouped.items(), key=lambda item: (item[1][-1].started_at, item[0]), reverse=True)
     notes: list[str] = []
     reference = newest[0][1][-1].scenario_document if newest else {}
-    series = tuple(_series(key, records, order or {}, baseline, notes, reference) for key, records in newest)
+    series = tuple(_series(key, records, order or {}, baseline, reference) for key, records in newest)
     if baseline is not None and not any(one.baseline_ns is not None for one in series):
         short = baseline[:12]
         notes.append(f"the pinned baseline {short} was never measured: stepduel compare {scenario} {short}")
@@ -162,7 +167,7 @@ def scenario_history(
         failed=tuple(record for record in measured if not record.launches_ns and record.status != RUNNING),
         running=tuple(dict.fromkeys(record.id for record in measured if record.status == RUNNING)),
         baseline=baseline,
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(notes),
     )
 
 
@@ -203,19 +208,12 @@ def _series(
     records: Sequence[MeasuredRecord],
     order: Mapping[str, int],
     baseline: str | None,
-    notes: list[str],
     reference: Mapping[str, Any],
 ) -> Series:
     by_commit = all(record.revision in order for record in records)
     points = [_point(record) for record in records]
     if by_commit:
         points.sort(key=lambda point: (order[point.revision or ""], bool(point.dirty), point.started_at))
-    values = [point.step_ns for point in points]
-    try:
-        changes = tuple(change_points(values))
-    except OtavaMissingError as missing:
-        changes = ()
-        notes.append(str(missing))
     pinned = [
         point.step_ns for point in points if baseline is not None and baseline == point.revision and not point.dirty
     ]
@@ -225,7 +223,7 @@ def _series(
         scenario_keys=_differing(records[-1].scenario_document, reference),
         points=tuple(replace(point, mark=_mark(points, index)) for index, point in enumerate(points)),
         by_commit=by_commit,
-        changes=changes,
+        changes=tuple(change_points([point.step_ns for point in points])),
         baseline_ns=median(pinned) if pinned else None,
     )
 

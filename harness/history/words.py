@@ -1,25 +1,13 @@
-"""How a history is told: what a body of code is called, what a series says."""
+"""How a history is told: what a series is called, what it says."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
+from harness.history.series import Series, code_label
 from harness.stats.changepoints import MIN_POINTS
 from harness.units import change, milliseconds, plural
 
-if TYPE_CHECKING:
-    from harness.history.series import Series
-
-
 MOST_KEYS = 8
 """Keys of a scenario that are named where it differs."""
-
-
-def code_label(subject: str, revision: str | None, dirty: bool | None, overrides: Sequence[str] = ()) -> str:
-    """Return what a person would call a body of code: its short hash, what was changed, and its overrides."""
-    name = subject if revision is None else revision[:10] + (" with changes" if dirty else "")
-    return " ".join([name, *overrides])
 
 
 def day(started_at: str) -> str:

@@ -140,16 +140,6 @@ def test_runs_without_a_revision_are_no_baseline_where_none_is_pinned(
     assert (series["creep"], series["baseline_ns"]) == (None, None)
 
 
-def test_without_otava_everything_else_is_shown(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "otava.analysis", None)
-    add_noisy_runs(folder, [(4, 100.0), (4, 120.0)])
-    found = history(capsys)
-    assert len(found["series"][0]["points"]) == 8
-    assert found["notes"] == ["change points need Apache Otava: pip install --no-deps apache-otava"]
-
-
 def test_points_stand_in_the_order_of_commits_where_the_repository_knows_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
