@@ -35,20 +35,26 @@ def operating_curve(
     rule: Rule,
     spread: float,
     effects: Sequence[float],
+    chance: np.random.Generator,
     *,
     base_ns: float = 1e9,
     prior: VariancePrior | None = None,
     duels: int = 1000,
-    seed: int = 0,
 ) -> list[OperatingPoint]:
-    """Return a point for each true effect. `spread` is the standard deviation of a launch pair's ln(head/base)."""
-    return [_point(rule, spread, effect, base_ns, prior, duels, seed) for effect in effects]
+    """Return a point for each true effect. `spread` is the standard deviation of a launch pair's ln(head/base);
+    `chance` draws the duels."""
+    return [_point(rule, spread, effect, chance, base_ns, prior, duels) for effect in effects]
 
 
 def _point(
-    rule: Rule, spread: float, effect: float, base_ns: float, prior: VariancePrior | None, duels: int, seed: int
+    rule: Rule,
+    spread: float,
+    effect: float,
+    chance: np.random.Generator,
+    base_ns: float,
+    prior: VariancePrior | None,
+    duels: int,
 ) -> OperatingPoint:
-    chance = np.random.default_rng(seed)
     # (duels, pairs) ln(head/base)
     d = chance.normal(math.log1p(effect), spread, (duels, rule.looks[-1]))
     ends: Counter[Outcome] = Counter()
