@@ -40,6 +40,8 @@ class Launch:
         self.fault = fault[3] if fault[:2] == [side, self.folder.parent.name] else "none"
         self.fault_at = int(fault[2])
         self.steps: list[list[int]] = []
+        self.extras: list[tuple[str, int]] = []
+        """Of each step: what it pays beyond its usual time, ns, and in which range."""
 
     def serve(self) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -71,13 +73,32 @@ class Launch:
         (self.folder / "cores").write_text(json.dumps(sorted(os.sched_getaffinity(0))))
         usual_ns = float(self.engine.get("step_ms", 100)) * 1e6
         usual_ns *= 1 + float(self.engine.get("slowdown_share", 0)) / 2  # forward and backward are half of a step
+        usual_ns *= 1 + float(self.engine.get("unlike_share", 0)) * (index * 7 % 5)  # some steps are longer, alike
+        self.extras.append(self.extra(index))
         self.steps.append(
-            [int(usual_ns * (1 + self.luck + self.draws.gauss(0, 0.004) - 0.1 * rank)) for rank in range(self.ranks)]
+            [
+                int(usual_ns * (1 + self.luck + self.draws.gauss(0, 0.004) - 0.1 * rank)) + self.extras[-1][1]
+                for rank in range(self.ranks)
+            ]
         )
         loss = 2.0 + index if index < int(self.engine.get("other_loss_from", 1 << 30)) else 2.5 + index
         memory = int(self.engine.get("memory", 10**9))
         figures = {"loss": loss, "tokens": 64, "figures": {"peak_memory_bytes": memory, "rss_bytes": memory // 2}}
         return {"durations_ns": self.steps[-1], **figures}
+
+    def extra(self, index: int) -> tuple[str, int]:
+        """What step `index` pays on top: a checkpoint, one recompilation, a slow mode, a hiccup of the machine."""
+        pays_ns = int(float(self.engine.get("pays_ms", 0)) * 1e6)
+        every = int(self.engine.get("every", 0))
+        if every and index % every == every - 1:
+            return "checkpoint", pays_ns
+        if index == int(self.engine.get("once_at", -1)):
+            return "recompile", pays_ns
+        if self.draws.random() < float(self.engine.get("pays_rate", 0)):
+            return "slow_mode", pays_ns
+        if self.draws.random() < float(self.engine.get("hiccup_rate", 0)):
+            return "hiccup", int(self.draws.expovariate(1) * 3e8)
+        return "none", 0
 
     def misbehave(self) -> None:
         if self.fault == "kill":
@@ -117,8 +138,11 @@ class Launch:
         rows: list[tuple[Any, ...]] = []
         for index, durations in enumerate(self.steps):
             end = now + durations[rank]
-            inner = now + durations[rank] // 2
+            inner = now + (durations[rank] - self.extras[index][1]) // 2
             spans = [(now, end, names.STEP, index), (now, inner, names.FORWARD_BACKWARD, None)]
+            what, paid_ns = self.extras[index]
+            if paid_ns:
+                spans.append((end - paid_ns, end, what, None))
             if extra_ns:
                 spans.append((inner, inner + extra_ns, "extra", None))
             rows += [(a, b, schema.NVTX_PUSH_POP, text, thread, None, domain, value) for a, b, text, value in spans]
