@@ -59,8 +59,9 @@ def test_the_first_screen_says_what_a_reader_of_ten_seconds_needs() -> None:
     ratio = comparison.verdict.ratio
     assert ratio is not None
     assert comparison.verdict.ci is not None
-    assert f"Head is {(ratio - 1) * 100:.1f} % slower than base." in lead
+    assert f"Head is {(ratio - 1) * 100:.1f} % slower than base in total." in lead
     assert f"[+{(comparison.verdict.ci[0] - 1) * 100:.1f}" in lead
+    assert "in the typical step" in lead
     assert "99.6 % interval" in lead  # this look’s share of α = 0.01, on both sides
     assert "losses identical over 198 steps" in lead  # 6 pairs of 3 + 30 steps
     assert "load_fsdp_model_to_gpu" in lead

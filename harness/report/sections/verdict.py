@@ -10,7 +10,7 @@ from harness.comparison import Comparison, MetricChange, SameWork
 from harness.report import figures
 from harness.report.page import Section, draw
 from harness.units import change, percent, plural, signed, signed_ms, signed_percent
-from harness.verdict import USELESS_EFFECT, Reason, State, Verdict, detectable_text
+from harness.verdict import USELESS_EFFECT, Reason, State, Verdict, detectable_text, period_text
 
 MOST_MOVED: Final = 3
 INVALID: Final = {
@@ -37,7 +37,7 @@ TEMPLATE: Final = """
 </dl>
 <dl class="tiles">
 <div class="tile wide">
-<dt>Step time</dt>
+<dt>Mean step</dt>
 {% if c.base.step_ns is not none and c.head.step_ns is not none %}
 <dd class="value"><span class="side base">{{ c.base.step_ns | ms }}</span> <span class="arrow" aria-label="to">→</span>
 <span class="side head">{{ c.head.step_ns | ms }}</span> <span class="unit">ms</span></dd>
@@ -61,7 +61,11 @@ TEMPLATE: Final = """
 {% if c.verdict.ci %}
 {{ m.interval(c.verdict.ci[0] | change, c.verdict.ci[1] | change) }}, {{ level }} interval
 {%- endif %}
-{%- if c.verdict.p is not none %}, p&nbsp;{{ p }}{% endif %}</dd>
+{%- if c.verdict.p is not none %}, p&nbsp;{{ p }}{% endif %}, in total</dd>
+{% if c.verdict.typical_ratio is not none %}
+<dd><strong>{{ c.verdict.typical_ratio | change }}</strong> in the typical step
+{%- if period %}: {{ period | name(120) }}{% endif %}</dd>
+{% endif %}
 {% else %}
 <dd>There is no difference to give.</dd>
 {% endif %}
@@ -115,6 +119,7 @@ def section(comparison: Comparison) -> Section:
             if verdict.p is not None and verdict.p < 0.0001
             else f"={figures.NO_BREAK}{verdict.p or 0:.2g}",
             strip=_strip(comparison),
+            period=None if verdict.period is None else figures.typographic(period_text(verdict.period)),
             moved=moved,
             noise=[part for part in comparison.ranges if part.delta_ns][:MOST_MOVED],
             moved_note=_moved_note(comparison, moved),
@@ -134,9 +139,9 @@ def sentence(verdict: Verdict) -> str:
     size = figures.typographic(percent(abs(verdict.ratio - 1)))
     match verdict.state:
         case State.SLOWER:
-            return f"Head is {size} slower than base."
+            return f"Head is {size} slower than base in total."
         case State.FASTER:
-            return f"Head is {size} faster than base." if verdict.ratio < 1 else "Head is faster than base."
+            return f"Head is {size} faster than base in total." if verdict.ratio < 1 else "Head is faster than base."
         case State.SAME:
             return "Head takes as long as base."
         case _:
