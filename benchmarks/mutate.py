@@ -51,12 +51,21 @@ class Tests:
 
 
 def _test_files(given: Path) -> list[Path]:
-    return sorted(given.rglob("test_*.py")) if given.is_dir() else [given]
+    found = sorted(given.rglob("test_*.py")) if given.is_dir() else [given]
+    return [path for path in found if path.name not in BROWSERS]
 
 
-TOY_DUELS = ["tests/duel/test_duel.py", "tests/duel/test_ended_duels.py"]
+TOY_DUELS = ["tests/duel/test_duel.py", "tests/duel/test_paid.py", "tests/duel/test_ended_duels.py"]
 PACKAGES: Mapping[str, Tests] = {
-    "harness/stats": Tests(["tests/stats", "tests/test_verdict.py", "tests/history", "tests/duel/test_pacing.py"]),
+    "harness/stats": Tests(
+        [
+            "tests/stats",
+            "tests/test_verdict.py",
+            "tests/history",
+            "tests/duel/test_pacing.py",
+            "tests/duel/test_paid.py",
+        ]
+    ),
     "harness/verdict.py": Tests(["tests/test_verdict.py", "tests/gate"]),
     "harness/units.py": Tests(["tests/test_units.py", "tests/analysis/test_findings.py"]),
     "harness/analysis": Tests(["tests/analysis", "tests/cli/test_diff.py", "tests/cli/test_analyze.py"]),
@@ -66,6 +75,8 @@ PACKAGES: Mapping[str, Tests] = {
     "harness/duel": Tests(["tests/duel/test_pacing.py", *TOY_DUELS], ["tests/cli/test_compare.py"]),
     "engine_under_test": Tests(["tests/engine"], ["tests/engine/test_engine_ranks.py"]),
 }
+BROWSERS = ("test_browser.py", "test_perfetto_ui.py")
+"""They test what a page looks like, take long, and on a busy machine time out."""
 NOT_HERE = ("engine_under_test/verl",)  # needs verl: `make test-verl`
 
 
