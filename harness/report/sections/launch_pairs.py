@@ -21,9 +21,10 @@ ROW: Final = 24
 NONE: Final = "–"
 
 TEMPLATE: Final = """
-<p>A launch pair starts both sides afresh and steps them in turn. It counts once, with the median over its step pairs of
-head/base; the verdict rests on how these agree. Base and head in the table are medians of their own, each over all
-steps of its side, so their ratio is near the difference and need not be equal to it.</p>
+<p>A launch pair starts both sides afresh and steps them in turn. It counts once, with the ratio of the total times of both
+sides; the verdict rests on how these agree. Base and head in the table are mean steps. A hiccup of the machine, which
+one launch has and no other, is capped in them; beside them is the typical step, the median over step pairs of
+head/base.</p>
 {% if plots %}
 {{ m.figure(plots, caption) }}
 {% endif %}
@@ -52,7 +53,7 @@ def section(comparison: Comparison) -> Section:
 def _table(comparison: Comparison) -> Markup:
     columns = [
         Column(title="Pair", kind="name"),
-        *numbers("Base ms", "Head ms", "Difference", "Steps", "Base first"),
+        *numbers("Base ms", "Head ms", "Difference", "Typical step", "Steps", "Base first"),
         Column(title="Started first", kind="name"),
         *numbers("Load", "Stolen", "Clock MHz", "Throttled"),
     ]
@@ -69,6 +70,7 @@ def _cells(pair: Pair) -> list[str]:
         NONE if pair.base_ns is None else milliseconds(pair.base_ns),
         NONE if pair.head_ns is None else milliseconds(pair.head_ns),
         NONE if pair.ratio is None else change(pair.ratio),
+        NONE if pair.typical_ratio is None else change(pair.typical_ratio),
         str(pair.steps),
         str(pair.base_first),
         shown(pair.starter),
