@@ -21,9 +21,9 @@ ROW: Final = 24
 NONE: Final = "–"
 
 TEMPLATE: Final = """
-<p>A launch pair starts both sides afresh and steps them in turn. It counts once, with the ratio of the total times of both
-sides; the verdict rests on how these agree. Base and head in the table are mean steps. A hiccup of the machine, which
-one launch has and no other, is capped in them; beside them is the typical step, the median over step pairs of
+<p>A launch pair starts both sides afresh and steps them in turn. It counts once, with the ratio of the total times of
+both sides; the verdict rests on how these agree. Base and head in the table are mean steps. A hiccup of the machine,
+which one launch has and no other, is capped in them. Beside them is the typical step, the median over step pairs of
 head/base.</p>
 {% if plots %}
 {{ m.figure(plots, caption) }}
