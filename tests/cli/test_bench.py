@@ -300,7 +300,7 @@ def test_what_ignores_ctrl_c_keeps_to_that_and_still_ends_cleanly(folder: Path) 
         process.send_signal(signal.SIGTERM)
         out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert json.loads(out)["reason"] == "interrupted"
+    assert json.loads(out)["run"]["reason"] == "interrupted"
     assert stored(folder, "select status, reason from runs") == [("failed", "interrupted")]
     assert processes_of(folder) == []
 
