@@ -23,6 +23,7 @@ from records import CONDITIONS, Records, condition
 
 from harness.comparison import Comparison
 from harness.duel import DetectableEffect, DuelPlan, DuelSide, run_duel
+from harness.metrics import DEFAULT_LIMITS
 from harness.names import FORWARD_BACKWARD, STEP
 from harness.scenario import load_scenario
 from harness.stats.rule import Rule
@@ -72,6 +73,7 @@ def duel(name: str, overrides: list[str], slowdown_share: float, reports: Path) 
         budget_s=None,
         explain=None,
         reports=reports,
+        limits=DEFAULT_LIMITS,
     )
     return run_duel(plan, Silent())
 

@@ -84,7 +84,7 @@ def chosen(rows: list[int], edge: int = 3, *, name: str = "é") -> list[int]:
             continue
         raise ValueError(f"{name}: {row + 1}")
     rows[0] = searched(found, side="left", scale=-edge)
-    record(found)
+    record(found, strict=True)
     return found
 '''
 

@@ -82,7 +82,7 @@ def attribute(
     trees = {"base": _slowest(base), "head": _slowest(head)}
     common = sorted(trees["base"].keys() & trees["head"].keys())
     # (step pairs, sides): ns
-    totals = np.array([[sum(trees[side][key].values()) for side in trees] for key in common], dtype=np.int64)
+    totals = np.array([[sum(trees[side][key].values()) for side in trees] for key in common])
     if not len(totals) or (totals <= 0).any():
         raise ValueError(f"{len(totals)} step pairs that both sides measured: expected some, all longer than 0 ns")
     pair_of = np.array([pair for pair, _ in common])

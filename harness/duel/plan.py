@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import harness
 from harness.environment import Environment
-from harness.metrics import DEFAULT_LIMITS
 from harness.scenario import Scenario
 from harness.stats.rule import Rule
 from harness.store import DuelKind, SideName
@@ -62,7 +61,7 @@ class DuelPlan:
     explain: str | None
     """Collector of one more launch pair, traced for where time goes and never timed; None for no such pair."""
     reports: Path
-    limits: Mapping[str, float] = field(default_factory=lambda: DEFAULT_LIMITS)
+    limits: Mapping[str, float]
     """How much worse head's metrics may be, as shares by metric."""
     cannot_run: str | None = None
     """Why one of the sides cannot be started at all: its revision holds no such engine."""

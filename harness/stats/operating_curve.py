@@ -39,7 +39,7 @@ def operating_curve(
     *,
     base_ns: float = 1e9,
     prior: VariancePrior | None = None,
-    duels: int = 1000,
+    duels: int,
 ) -> list[OperatingPoint]:
     """Return a point for each true effect. `spread` is the standard deviation of a launch pair's ln(head/base);
     `chance` draws the duels."""

@@ -216,7 +216,7 @@ class Store:
                 "machine": environment.machine,
                 **content,
                 "gpus": json.dumps(content["gpus"]),
-                "versions": json.dumps(content["versions"], sort_keys=True),
+                "versions": json.dumps(content["versions"]),
             },
             ignore=True,
         )

@@ -86,26 +86,22 @@ def _recover(path: Path) -> bool:
 
 def _append(merged: sqlite3.Connection, path: Path) -> None:
     merged.execute("ATTACH ? AS source", (str(path),))
-    try:
-        merged.execute("BEGIN")
-        _map_strings(merged)
-        shift_ns = _clock(merged, "source") - _clock(merged, "main")
-        tables = merged.execute("SELECT name FROM source.sqlite_master WHERE type = 'table'").fetchall()
-        for table in (name for (name,) in tables if name in schema.TABLES and name not in _NOT_COPIED):
-            for statement in schema.create_statements((table,)):
-                merged.execute(statement)
-            columns = [row[1] for row in merged.execute(f"PRAGMA source.table_info({table})")]
-            values = ", ".join(_value(table, column, shift_ns) for column in columns)
-            merged.execute(f"INSERT INTO main.{table} ({_quoted(columns)}) SELECT {values} FROM source.{table}")
-        merged.execute(
-            "INSERT INTO main.META_DATA_EXPORT SELECT * FROM source.META_DATA_EXPORT EXCEPT "
-            "SELECT * FROM main.META_DATA_EXPORT"
-        )
-        merged.execute("COMMIT")
-    finally:
-        if merged.in_transaction:
-            merged.execute("ROLLBACK")
-        merged.execute("DETACH source")
+    merged.execute("BEGIN")
+    _map_strings(merged)
+    shift_ns = _clock(merged, "source") - _clock(merged, "main")
+    tables = merged.execute("SELECT name FROM source.sqlite_master WHERE type = 'table'").fetchall()
+    for table in (name for (name,) in tables if name in schema.TABLES and name not in _NOT_COPIED):
+        for statement in schema.create_statements((table,)):
+            merged.execute(statement)
+        columns = [row[1] for row in merged.execute(f"PRAGMA source.table_info({table})")]
+        values = ", ".join(_value(table, column, shift_ns) for column in columns)
+        merged.execute(f"INSERT INTO main.{table} ({_quoted(columns)}) SELECT {values} FROM source.{table}")
+    merged.execute(
+        "INSERT INTO main.META_DATA_EXPORT SELECT * FROM source.META_DATA_EXPORT EXCEPT "
+        "SELECT * FROM main.META_DATA_EXPORT"
+    )
+    merged.execute("COMMIT")
+    merged.execute("DETACH source")
 
 
 def _map_strings(merged: sqlite3.Connection) -> None:

@@ -211,9 +211,7 @@ class RangeFinder:
         return found
 
     def _around_on(self, tid: int, time_ns: Int64Array, until_ns: Int64Array) -> Int64Array:
-        rows = self._rows.get(tid)
-        if rows is None:
-            return np.full(len(time_ns), ROOT, dtype=np.int64)
+        rows = self._rows.get(tid, np.empty(0, dtype=np.int64))
         # The last range to begin may end too soon; then the one looked for is among its ancestors.
         position = np.searchsorted(self._start_ns[rows], time_ns, side="right")
         found = np.concatenate(([ROOT], rows))[position]

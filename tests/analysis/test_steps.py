@@ -7,6 +7,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nsys_exports import every_stepped, real
+from scene import Scene
 
 from harness import names
 from harness.analysis.analyze import analyze
-from harness.analysis.step_finder import INCOMPLETE, OUTLYING_FIRST, TRUNCATED, WARM_UP, find_steps
+from harness.analysis.step_finder import INCOMPLETE, OUTLYING_FIRST, TRUNCATED, WARM_UP, find_steps, whole_capture
 from harness.analysis.steps import step_table, summarise
 from harness.errors import TraceError
 from harness.trace import schema
-from harness.trace.model import Trace
+from harness.trace.model import NO_RANK, Trace
 from harness.trace.nesting import range_tree
 from harness.trace.reader import read_trace
 from harness.trace.writer import TraceWriter
@@ -140,6 +142,20 @@ def test_no_steps_and_no_ranges(tmp_path: Path) -> None:
     assert len(table.steps) == 0
     assert list(table.rows()) == []
     assert summarise(table) == []
+
+
+def test_a_process_that_is_no_rank_has_no_capture_as_a_step() -> None:
+    scene = Scene()
+    scene.range("work", 10, 90, rank=0)
+    scene.call("cudaMalloc", 5, 8, rank=0)
+    scene.kernel("gemm", 80, 120, rank=0)
+    scene.range("wait", 0, 500, rank=1)
+    trace = scene.trace()
+    rank, other = trace.processes
+    steps = whole_capture(replace(trace, processes=(rank, replace(other, rank=NO_RANK))))
+    assert [(int(r), int(s), int(e)) for r, s, e in zip(steps.rank, steps.start_ns, steps.end_ns, strict=True)] == [
+        (0, 5, 120)
+    ]
 
 
 @st.composite

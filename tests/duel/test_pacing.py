@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from stored_duels import ENVIRONMENT, DuelSpec, comparison_of
 
 import harness
@@ -86,6 +87,23 @@ def test_sight_without_history_takes_the_scatter_of_the_warm_up_without_its_firs
     many = forecast(Rule(), 3000, PooledPrior(), [])
     assert many.first_look < typical.first_look
     assert TYPICAL_NOISE.between < math.log1p(many.first_look)
+
+
+def test_the_forecast_is_detected_four_times_in_five_with_the_variance_that_is_lent() -> None:
+    rule, spread = Rule(), 0.02
+    lent = PooledPrior(spread=spread, duels=20, prior=VariancePrior(dof=6, variance=spread**2, duels=20))
+    seen = forecast(rule, 30, lent, [])
+    for effect, pairs in ((seen.first_look, rule.looks[0]), (seen.last_look, rule.looks[-1])):
+        dof = 6 + pairs - 1
+        critical = stats.t.ppf(1 - rule.level(pairs), dof)
+        assert stats.nct.sf(critical, dof, math.log1p(effect) / (spread / math.sqrt(pairs))) == pytest.approx(0.8)
+
+
+def test_a_floor_in_milliseconds_is_forecast_for_the_typical_step_of_the_warm_up() -> None:
+    warmup = [(900_000_000, 1), (100_000_000, 1), (100_000_000, 1)]
+    seen = forecast(Rule(min_abs_ns=5e6), 30, PooledPrior(spread=1e-6), warmup)
+    assert (seen.first_look, seen.last_look) == pytest.approx((0.05, 0.05), abs=1e-5)
+    assert forecast(Rule(min_abs_ns=5e6), 30, PooledPrior(spread=1e-6), []).first_look == pytest.approx(0.01, abs=1e-5)
 
 
 def test_launches_in_turn_are_said_to_see_less() -> None:

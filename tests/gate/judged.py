@@ -12,7 +12,7 @@ from harness.comparison import Comparison, SameWork, Side
 from harness.comparison.metric_changes import metric_change
 from harness.duel import DuelPlan, DuelSide
 from harness.gate import GateJob
-from harness.metrics import METRICS
+from harness.metrics import DEFAULT_LIMITS, METRICS
 from harness.scenario import CompareSettings, RunSettings, Scenario
 from harness.stats.paired import StepPairs
 from harness.stats.rule import Rule
@@ -133,5 +133,6 @@ def gate_job(name: str = "a", *, limit: float = 0.05) -> GateJob:
             budget_s=None,
             explain=None,
             reports=Path("reports"),
+            limits=DEFAULT_LIMITS,
         ),
     )

@@ -12,10 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_duels import DUEL_ID, DuelSpec, comparison_of, store_duel
 
+from harness.analysis.step_finder import WARM_UP
 from harness.comparison import compare_stored
 from harness.comparison.rows import duel_rows, median_step, tree_of
+from harness.names import NVTX_DOMAIN, STEP
 from harness.store import DuelRangeRecord, Duels, DuelStepRecord, Store
 from harness.subject.commits import commits_between
+from harness.trace import schema
+from harness.trace.writer import TraceWriter
 from harness.visible import shortened, visible
 
 
@@ -110,6 +114,45 @@ def test_an_untraced_duel_has_no_trees(tmp_path: Path) -> None:
         duels = Duels(store)
         store_duel(duels, DuelSpec(pairs=2, steps=3, traced=False))
         assert duel_rows(duels, compare_stored(duels, DUEL_ID), tmp_path).trees == {}
+
+
+def write_trace(path: Path, step_ns: int) -> None:
+    """Three of the worker's steps, each of `step_ns`."""
+    path.parent.mkdir(parents=True)
+    tid = schema.global_tid(100, 100)
+    with TraceWriter(
+        path,
+        collector="recorder",
+        process_id=100,
+        process_name="python",
+        session_start_utc_ns=0,
+        system_clock_ns=0,
+        rank=0,
+    ) as writer:
+        domain = writer.domain_id(NVTX_DOMAIN)
+        starts = range(0, 30_000, 10_000)
+        writer.add_ranges(
+            (start, start + step_ns, schema.NVTX_PUSH_POP, STEP, tid, None, domain, None) for start in starts
+        )
+
+
+def test_findings_come_from_the_pair_made_for_them_or_else_from_the_first_that_kept_its_trace(tmp_path: Path) -> None:
+    """`warmup` 1: of the three steps in each trace, two count."""
+    write_trace(tmp_path / "duels" / DUEL_ID / "pair02" / "head" / "trace.sqlite", 700)
+    write_trace(tmp_path / "duels" / DUEL_ID / "pair03" / "head" / "trace.sqlite", 800)
+    _, kept = comparison_of(tmp_path, DuelSpec(pairs=4, steps=5, warmup=1))
+    assert kept.traces == {"head": f"duels/{DUEL_ID}/pair02/head/trace.sqlite"}
+    assert [(path.path, path.median_ns) for path in kept.analyses["head"].per_step] == [(STEP, 700)]
+    assert kept.analyses["head"].steps.dropped == (WARM_UP, None, None)
+
+    write_trace(tmp_path / "duels" / DUEL_ID / "explain" / "head.sqlite", 900)
+    with Store(tmp_path / "results.db") as store:
+        duels = Duels(store)
+        named = {"head_trace": f"duels/{DUEL_ID}/explain/head.sqlite", "base_trace": "duels/gone.sqlite"}
+        duels.update(DUEL_ID, explanation=named)
+        explained = duel_rows(duels, compare_stored(duels, DUEL_ID), tmp_path)
+    assert explained.traces == {"head": named["head_trace"]}
+    assert [path.median_ns for path in explained.analyses["head"].per_step] == [900]
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from harness.stats.paired import FloatArray
-from harness.stats.periods import find_period, longest_period
+from harness.stats.periods import _profile, find_period, longest_period
 
 STEP_NS = 100e6
 
@@ -55,6 +56,30 @@ def test_slow_steps_at_no_fixed_distance_are_no_period() -> None:
     for one in head:
         one[[2, 5, 17, 30, 31]] += 2 * STEP_NS
     assert find_period(base, head) is None
+
+
+@pytest.mark.parametrize(("spreads", "found"), [(4.8, False), (5.6, True)])
+def test_a_step_stands_out_by_how_steps_of_its_side_differ_anyway(spreads: float, found: bool) -> None:
+    """Every launch of head shows the same 60 steps, at quantiles of a normal distribution, and 20 dearer ones between.
+
+    The quarter of all steps below which ordinary ones are read is a third of the 60: 0.43 standard deviations below
+    their mean. The twentieth is 1.50 below, so they are taken to scatter by 1.07 / 0.97, and five of that is 5.5: a
+    step stands out from 5.1 on.
+    """
+    ordinary = norm.ppf((np.random.default_rng(3).permutation(60) + 0.5) / 60)
+    profile = np.full(80, spreads)
+    profile[np.arange(80) % 4 != 1] = ordinary
+    period = find_period([np.full(80, STEP_NS)] * 3, [STEP_NS * (1 + 0.05 * profile)] * 3)
+    assert (period is not None) == found
+    if period is not None:
+        assert (period.every, period.first) == (4, 1)
+
+
+def test_the_scatter_of_a_profile_is_what_its_steps_scatter_by() -> None:
+    chance = np.random.default_rng(4)
+    profile, scatter = _profile(launches(chance, 49, 400, hiccups=0), 400)
+    assert scatter == pytest.approx(float(np.std(profile)), rel=0.1)
+    assert scatter == pytest.approx(0.02 * np.sqrt(np.pi / 2 / 49), rel=0.1)
 
 
 @pytest.mark.parametrize(("steps", "longest"), [(4, 1), (30, 10), (31, 10), (150, 50)])

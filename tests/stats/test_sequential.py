@@ -178,6 +178,14 @@ def test_rare_slow_steps_of_one_side_are_not_called_the_same() -> None:
     assert look(small, Rule()).outcome is Outcome.SAME, "what was cut is less than the margin"
 
 
+@pytest.mark.parametrize("cuts", [(0, 0), (0, 5), (5, 0), (0, 6), (6, 0), (4, 12), (13, 4), (12, 16)])
+def test_cuts_are_uneven_by_the_two_sided_sign_test(cuts: tuple[int, int]) -> None:
+    """At the level of 5 %: 0 of 5 may be chance (6.3 %), 0 of 6 is not (3.1 %)."""
+    pairs = [difference(x, x, 0.05 + x, cuts=cuts if not at else (0, 0)) for at, x in enumerate(NOISE)]
+    chance = float(stats.binomtest(cuts[0], sum(cuts)).pvalue) if any(cuts) else 1.0
+    assert look(pairs, Rule()).uneven_cuts == (chance < 0.05)
+
+
 def steps_that_differ_by(d: list[float]) -> list[StepPairs]:
     base = 100e6 * (1 + 0.1 * np.arange(30).reshape(30, 1) / 30)
     return [StepPairs(base_ns=base, head_ns=base * math.exp(x)) for x in d]

@@ -12,7 +12,7 @@ from synthetic import Interval, any_intervals, make_ranges, push_pop_intervals
 
 from harness.trace import nesting as nesting_module
 from harness.trace.model import BoolArray, Int64Array, NvtxRanges
-from harness.trace.nesting import Nesting, _walk, inherited, innermost, nest
+from harness.trace.nesting import Nesting, RangeFinder, _walk, inherited, innermost, nest
 from harness.trace.paths import ROOT, path_table
 
 
@@ -172,6 +172,15 @@ def test_paths_come_depth_first_and_siblings_by_their_key(rows: list[Interval], 
 
     assert paths.tree_order(key) == below(ROOT)
     assert paths.depth == [text.count("/") for text in paths.text]
+
+
+def test_on_a_thread_without_ranges_nothing_is_around() -> None:
+    ranges = make_ranges([(0, 10), (2, 4)], threads=[7, 7])
+    finder = RangeFinder(ranges, nest(ranges))
+    times = np.array([3, 5, 20])
+    assert finder.around(7, times).tolist() == [1, 0, ROOT]
+    assert finder.around(8, times).tolist() == [ROOT] * 3
+    assert finder.around(np.array([8, 7, 8]), times).tolist() == [ROOT, 0, ROOT]
 
 
 def test_no_ranges() -> None:

@@ -109,7 +109,8 @@ def test_hostile_content(export: Callable[..., Path]) -> None:
         f" (6, 7, 59, 'own', {TID}, 999);"
         f"INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, uint64Value) VALUES"
         f" (7, 8, 59, 'big', {TID}, 9223372036854775807), (8, 9, 59, 'text', {TID}, 'not a number');"
-        f"INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) VALUES ('soon', 9, 59, 'x', {TID});",
+        f"INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) VALUES ('soon', 9, 59, 'x', {TID});"
+        f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (9, 8, 0, {TID}, 10, 1, 0, NULL);",
     )
     trace = read_trace(path)
     rows = dict(zip(named(trace, trace.ranges.name_id), range(len(trace.ranges)), strict=True))
@@ -117,6 +118,7 @@ def test_hostile_content(export: Callable[..., Path]) -> None:
     assert "own" in rows
     assert "" in rows
     assert int(trace.ranges.end_ns[rows["backwards"]]) == 5
+    assert trace.api.end_ns.tolist() == [5, 9]
     assert trace.ranges.payload[rows["big"]] == pytest.approx(2**63)
     assert int(trace.ranges.start_ns[rows["x"]]) == 0
 

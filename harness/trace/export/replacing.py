@@ -38,6 +38,4 @@ def replacing(target: Path, *, force: bool, folder: bool) -> Iterator[Path]:
             else:
                 work.replace(target)
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
         raise UsageError(f"{target} cannot be written: {error.strerror or error}") from error
