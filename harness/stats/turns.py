@@ -20,7 +20,7 @@ ALONE_SHARE: Final = 0.25
 LEAST_ALONE: Final = 6
 """Fewer steps alone tell nothing, a third of them discarded."""
 MOST_ALONE: Final = 60
-LEAST_TURNS: Final = 4
+LEAST_TURNS: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
