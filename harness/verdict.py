@@ -51,6 +51,8 @@ class Reason(StrEnum):
     """`undecided`: measured well, but the difference lies too near a limit to say on which side it is."""
     UNEVEN_HICCUPS = "uneven_hiccups"
     """`undecided`: total and typical step agree, but one side has more odd slow steps than chance gives it."""
+    INTERLEAVING_BIAS = "interleaving_bias"
+    """`undecided`: steps alone surely say something else, even beside the longest turns, and it would not hold."""
     NO_STEPS = Problem.NO_STEPS.value
     UNEQUAL_STEPS = Problem.UNEQUAL_STEPS.value
     UNEQUAL_RANKS = Problem.UNEQUAL_RANKS.value
@@ -84,6 +86,8 @@ class Verdict:
     reason: Reason
     ratio: float | None = None
     typical_ratio: float | None = None
+    alone_ratio: float | None = None
+    """`ratio` as steps alone say it, where that is surely something else (`stats.interleaving`)."""
     ci: tuple[float, float] | None = None
     p: float | None = None
     pairs: int = 0
@@ -105,6 +109,8 @@ class Verdict:
         parts = [f"{head} {change(self.ratio, self.ci)} in total"]
         if self.typical_ratio is not None:
             parts[0] += f", {change(self.typical_ratio)} in the typical step"
+        if self.alone_ratio is not None:
+            parts[0] += f", {change(self.alone_ratio)} alone"
         if self.period is not None:
             parts[0] += f": {period_text(self.period)}"
         if self.p is not None:

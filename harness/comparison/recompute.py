@@ -7,7 +7,7 @@ read back years later. What only a running duel can find out (a side that cannot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 
 from harness import names
 from harness.analysis.attribution import attribute, dearest_path
+from harness.comparison.alone import weigh_interleaving
 from harness.comparison.metric_changes import metric_changes
 from harness.comparison.result import Comparison, Pair, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
 from harness.metrics import DEFAULT_LIMITS
 from harness.stats.estimands import PairDifference, cap_pairs, pair_differences
+from harness.stats.interleaving import AlonePair, interleaving, second_slot
 from harness.stats.paired import StepPairs, UnusableError, step_times
 from harness.stats.periods import Period, find_period
 from harness.stats.rule import Rule
+from harness.stats.turns import Turn, longer_turn, turn_of
 from harness.stats.variance_prior import VariancePrior
 from harness.store import SIDES, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
 from harness.verdict import Objection, Reason, decide
@@ -33,16 +36,29 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     """Return everything that the stored launch pairs of a duel say. UsageError when there is no such duel."""
     duel = duels.duel(duel_id)
     steps, pairs = duels.steps(duel_id), duels.pairs(duel_id)
-    rule, prior = rule_of(duel), None if duel.prior is None else VariancePrior(**duel.prior)
+    rule = rule_of(duel)
     stated = float(duel.scenario_document["compare"]["loss_tolerance"])
     work = same_work(steps, tolerance(stated, duel.base.get("versions"), duel.head.get("versions")))
     step_pairs = {pair.pair: step_pairs_of(steps, pair.pair) for pair in pairs}
-    verdict = decide(list(step_pairs.values()), rule, prior=prior, objection=_objection(duel, work))
-    usable = {number: times for number, times in step_pairs.items() if _can_be_judged(times)}
+    turn_steps = max((pair.turn_steps for pair in pairs), default=1)
+    # What is lent was measured in turns of one step.
+    prior = None if duel.prior is None or turn_steps > 1 else VariancePrior(**duel.prior)
+    stepped = {pair.pair: step_pairs[pair.pair] for pair in pairs if pair.turn_steps == turn_steps}
+    turn = turn_of(turn_steps)
+    judged = {number: turn.means(times) if _can_be_judged(times) else times for number, times in stepped.items()}
+    usable = {number: times for number, times in judged.items() if _can_be_judged(times)}
+    alone = interleaving(_alone_pairs(pairs, {number: stepped[number] for number in usable}))
+    longer = longer_turn(turn_steps) if alone is not None and alone.beyond else None
+    verdict = decide(list(judged.values()), rule, prior=prior, objection=_objection(duel, work))
+    if turn_steps > 1:
+        verdict = replace(verdict, steps_per_pair=verdict.steps_per_pair * turn.measured)
+    verdict = weigh_interleaving(verdict, alone, longer)
     said = dict(zip(usable, pair_differences(list(usable.values())), strict=True))
-    sides = _self_times(steps, duels.slowest_ranges(duel_id))
-    split = attribute(sides["base"], sides["head"], _counted(usable, steps)) if all(sides.values()) else None
-    verdict = replace(verdict, period=_period(usable, sides, duel.warmup_steps))
+    sides = _self_times(steps, duels.slowest_ranges(duel_id), stepped)
+    counted = _counted(usable, steps, turn)
+    split = attribute(sides["base"], sides["head"], counted) if all(sides.values()) else None
+    if turn_steps == 1:  # with longer turns steps are missing between those that were measured
+        verdict = replace(verdict, period=_period(usable, sides, duel.warmup_steps))
     return Comparison(
         duel=duel,
         environment=duels.environment(duel_id),
@@ -60,7 +76,30 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
             DEFAULT_LIMITS if duel.limits is None else duel.limits,
         ),
         pairs=tuple(_pair(pair, step_pairs[pair.pair], said.get(pair.pair), steps) for pair in pairs),
+        turn_steps=turn_steps,
+        next_turn_steps=longer or turn_steps,
+        interleaving=alone,
+        second_slot=second_slot([(stepped[pair], _base_first(steps, pair)) for pair in usable]),
     )
+
+
+def _alone_pairs(pairs: Sequence[PairRecord], usable: Mapping[int, StepPairs]) -> list[AlonePair]:
+    """Return the judged launch pairs in which each side also stepped alone."""
+    return [
+        AlonePair(
+            in_turn=usable[pair.pair],
+            base_ns=np.array(pair.turns["alone_base_ns"]),
+            head_ns=np.array(pair.turns["alone_head_ns"]),
+        )
+        for pair in pairs
+        if pair.pair in usable and pair.turns is not None and pair.turns["alone_base_ns"]
+    ]
+
+
+def _base_first(steps: Sequence[DuelStepRecord], pair: int) -> NDArray[np.bool_]:
+    """Return of each measured step of a launch pair whether base was first."""
+    own = (step for step in steps if step.pair == pair and step.side == "base" and step.rank == 0 and step.measured)
+    return np.array([step.slot == 0 for step in sorted(own, key=lambda step: step.sequence)])
 
 
 def rule_of(duel: DuelRecord) -> Rule:
@@ -100,16 +139,16 @@ def _can_be_judged(times: StepPairs) -> bool:
 
 
 def _self_times(
-    steps: Sequence[DuelStepRecord], ranges: Sequence[DuelRangeRecord]
+    steps: Sequence[DuelStepRecord], ranges: Sequence[DuelRangeRecord], judged: Collection[int]
 ) -> dict[SideName, list[DuelRangeRecord]]:
-    """Return the ranges of both sides; where one was not traced, each step is one range."""
+    """Return the ranges of both sides in the judged pairs; where one was not traced, each step is one range."""
     if {record.side for record in ranges} != set(SIDES):
         ranges = [_whole_step(step) for step in steps if step.measured]
-    return {side: [record for record in ranges if record.side == side] for side in SIDES}
+    return {side: [record for record in ranges if record.side == side and record.pair in judged] for side in SIDES}
 
 
 def _counted(
-    usable: Mapping[int, StepPairs], steps: Sequence[DuelStepRecord]
+    usable: Mapping[int, StepPairs], steps: Sequence[DuelStepRecord], turn: Turn
 ) -> dict[str, dict[tuple[int, int], float]]:
     """Return by side, launch pair and step the share that the cap counts."""
     if not usable:
@@ -123,7 +162,7 @@ def _counted(
     for at, pair in enumerate(usable):
         for side, shares in zip(SIDES, capped.counted_shares(at), strict=True):
             keys = [(pair, sequence) for sequence in sorted(sequences[pair])]
-            counted[side].update(zip(keys, shares.tolist(), strict=True))
+            counted[side].update(zip(keys, shares.repeat(turn.measured).tolist(), strict=True))
     return counted
 
 
@@ -173,7 +212,6 @@ def _versions(subject: Mapping[str, Any]) -> dict[str, str]:
 def _pair(
     record: PairRecord, times: StepPairs, difference: PairDifference | None, steps: Sequence[DuelStepRecord]
 ) -> Pair:
-    first = [s for s in steps if s.pair == record.pair and s.side == "base" and s.rank == 0 and s.measured]
     return Pair(
         number=record.pair,
         started_at=record.started_at,
@@ -184,7 +222,8 @@ def _pair(
         base_ns=None if difference is None else difference.base_ns,
         head_ns=None if difference is None else difference.head_ns,
         steps=len(times.base_ns),
-        base_first=sum(step.slot == 0 for step in first),
+        turn_steps=record.turn_steps,
+        base_first=int(_base_first(steps, record.pair).sum()),
         conditions=record.conditions,
         base_launch=record.base_launch,
         head_launch=record.head_launch,

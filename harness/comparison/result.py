@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from harness.analysis.range_part import JudgedPart
 from harness.comparison.metric_changes import MetricChange
 from harness.comparison.same_work import SameWork
+from harness.stats.interleaving import Effect, Interleaving
 from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import DuelRecord
@@ -61,6 +62,8 @@ class Pair:
     base_ns: float | None
     head_ns: float | None
     steps: int
+    turn_steps: int
+    """Steps of a turn. Only the launch pairs with the longest are judged."""
     base_first: int
     """Step pairs in which base stepped first."""
     conditions: Mapping[str, Any]
@@ -91,6 +94,14 @@ class Comparison:
     same_work: SameWork
     metrics: tuple[MetricChange, ...]
     pairs: tuple[Pair, ...]
+    turn_steps: int = 1
+    """Steps of a turn in the launch pairs that are judged: the longest there were."""
+    next_turn_steps: int = 1
+    """Longer where the next launch pair is to have longer turns."""
+    interleaving: Interleaving | None = None
+    """What steps alone say that steps in turn do not; None where no side stepped alone."""
+    second_slot: Effect | None = None
+    """How much longer a step takes in the second slot of its step pair."""
 
     @property
     def cores(self) -> list[list[int]] | None:

@@ -38,15 +38,16 @@ def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRe
         table = launch_steps(trace, warmup_steps=run.pace.warmup_steps)
     except TraceError as error:
         raise LaunchError(f"the launch left no trace of its steps: {error}") from error
+    measured = run.measured
     ranges = [
         DuelRangeRecord(**{name: getattr(row, name) for name in _MEASURED}, pair=run.pair, side=side)
         for row in table.rows()
-        if row.sequence >= run.pace.warmup_steps
+        if row.sequence in measured
     ]
     found = len({record.sequence for record in ranges})
-    if found != run.pace.steps:
+    if found != len(measured):
         raise LaunchError(
-            f"launch pair {run.pair}, {side}: {trace} holds {found} measured steps, expected {run.pace.steps}"
+            f"launch pair {run.pair}, {side}: {trace} holds {found} measured steps, expected {len(measured)}"
         )
     return ranges
 

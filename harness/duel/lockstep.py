@@ -1,8 +1,9 @@
-"""One launch pair: base and head alive together, one step at a time, the order in each step pair by a seeded coin.
+"""One launch pair: base and head alive together, in turns of k steps, the order of each two turns by a seeded coin.
 
-While one side steps the other sleeps on its control socket, so slow noise (clocks, neighbours, heat) meets both sides
-of a step pair alike and cancels. What a launch is born with does not, so both sides get the same environment, hash seed
-included, folders with names of equal length, and take turns at being started first.
+While one side steps the other is stopped (`launch.parking`), so slow noise (clocks, neighbours, heat) meets both sides
+alike and cancels. At the end each side steps alone for a while, the other stopped throughout: what that changes is the
+bias of interleaving (`stats.interleaving`). What a launch is born with does not cancel, so both sides get the same
+environment, hash seed included, folders with names of equal length, and take turns at being started first.
 
 `blocks` is for sides that do not fit into memory together: whole launches in turn, with the same records.
 """
@@ -21,6 +22,7 @@ from harness.errors import LaunchError, StepduelError, UsageError
 from harness.launch import BUILD_RAISED, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
 from harness.launch.placement import Placement, keep_to, place_ranks, unplaced
 from harness.launch.rows import step_records
+from harness.stats.turns import TURNS, Turn, alone_steps
 from harness.store import DuelStepRecord, SideName
 
 
@@ -54,6 +56,10 @@ class PairRequest:
     order_seed: int
     pinned: bool
     """Whether ranks on a CPU keep to cores that both sides share (`harness.launch.placement`)."""
+    turn: Turn = TURNS[0]
+    parked: bool = False
+    """Whether a side is stopped while it waits, and each steps alone for a while. Not under a tool around the launch:
+    its daemons must answer, and it was told which steps to record."""
     deadline: float = math.inf
     """`time.monotonic()` by which the pair must have ended."""
 
@@ -76,6 +82,15 @@ class PairRun:
     placements: dict[SideName, Placement] = field(default_factory=dict)
     """Cores of a side's ranks, the same for both sides; a side that is absent ran wherever the scheduler liked."""
     steps: list[DuelStepRecord] = field(default_factory=list)
+    alone_ns: dict[SideName, list[int]] = field(default_factory=dict)
+    """Times of the steps that a side made alone, each of its slowest rank."""
+    parking_ns: list[int] = field(default_factory=list)
+    """What stopping a side after its turn took."""
+
+    @property
+    def measured(self) -> set[int]:
+        """The measured steps by their place in the launch."""
+        return {step.sequence for step in self.steps if step.measured}
 
     def stop(self, launches: Mapping[SideName, Launch]) -> None:
         """Let launches finish, at once: nothing is measured any more."""
@@ -122,19 +137,65 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
         _await_ready(run, launches)
         if request.pinned:
             _place(run, launches)
+        pair = _Pair(request=request, run=run, launches=launches, coin=coin)
+        for side in launches:
+            pair.park(side)
         warmup: list[tuple[int, int]] = []
-        for done in _paced(run, warmup, decide):
-            _check_time(request)
-            first, second = _order("base" if coin.random() < 0.5 else "head")
-            times = {
-                side: run.take(side, launches[side], slot, measured=done > 0).duration_ns
-                for slot, side in enumerate((first, second))
-            }
+        for done in _paced(run, warmup, decide, request.turn):
+            times = pair.take_turns(request.turn if done else TURNS[0], measured=done > 0)
             if done < 1:
                 warmup.append((times["base"], times["head"]))
-            stepped(done)
+            stepped(done * request.turn.measured)
+        if request.parked:
+            pair.step_alone()
         run.stop(launches)
     return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """Both launches of a pair; between its turns each is stopped."""
+
+    request: PairRequest
+    run: PairRun
+    launches: Mapping[SideName, Launch]
+    coin: random.Random
+
+    def take_turns(self, turn: Turn, *, measured: bool) -> dict[SideName, int]:
+        """Let both sides take a turn, and return the time of each one's last step."""
+        last: dict[SideName, int] = {}
+        for slot, side in enumerate(self._drawn()):
+            for step in range(turn.steps):
+                _check_time(self.request)
+                counts = measured and step >= turn.discarded
+                last[side] = self.run.take(side, self.launches[side], slot, measured=counts).duration_ns
+            self.park(side)
+        return last
+
+    def step_alone(self) -> None:
+        """Let one side and then the other make steps in a row. They are no evidence of the verdict."""
+        in_turn = [
+            step.began_ns for step in self.run.steps if step.sequence >= min(self.run.measured) and not step.rank
+        ]
+        in_turn_s = (time.monotonic_ns() - self.run.began_ns - min(in_turn)) / 1e9
+        steps = alone_steps(self.run.start_ns / 1e9, in_turn_s, 2 * in_turn_s / len(in_turn))
+        for side in self._drawn() if steps else ():
+            times = self.run.alone_ns[side] = []
+            for _ in range(steps):
+                _check_time(self.request)
+                with _NamedFailure(side, self.run.pair):
+                    times.append(self.launches[side].step().duration_ns)
+            self.park(side)
+
+    def _drawn(self) -> tuple[SideName, SideName]:
+        return _order("base" if self.coin.random() < 0.5 else "head")
+
+    def park(self, side: SideName) -> None:
+        """Stop a side until its next step."""
+        if self.request.parked:
+            began_ns = time.monotonic_ns()
+            self.launches[side].park()
+            self.run.parking_ns.append(time.monotonic_ns() - began_ns)
 
 
 def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> PairRun:
@@ -146,7 +207,7 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
             if request.pinned:
                 _place(run, (side,))
             warmup: list[tuple[int, int]] = []
-            for done in _paced(run, warmup, decide):
+            for done in _paced(run, warmup, decide, TURNS[0]):
                 _check_time(request)
                 duration_ns = run.take(side, launch, slot, measured=done > 0).duration_ns
                 if done < 1:
@@ -157,15 +218,15 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
     return run
 
 
-def _paced(run: PairRun, warmup: Sequence[tuple[int, int]], decide: Decide) -> Iterator[int]:
-    """Yield 0 for every step of the warm-up, then 1, 2, … for the measured ones."""
+def _paced(run: PairRun, warmup: Sequence[tuple[int, int]], decide: Decide, turn: Turn) -> Iterator[int]:
+    """Yield 0 for every step of the warm-up, then 1, 2, … for the turns that are measured."""
     while run.pace is None:
         run.pace = decide(run.start_ns / 1e9, warmup)
         if run.pace is None:
             yield 0
     for _ in range(len(warmup), run.pace.warmup_steps):
         yield 0
-    yield from range(1, run.pace.steps + 1)
+    yield from range(1, turn.turns(run.pace.steps) + 1)
 
 
 def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:

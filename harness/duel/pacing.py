@@ -25,8 +25,8 @@ TYPICAL_NOISE: Final = Noise(within=0.02, between=0.006, autocorrelation=0.5)
 WARMUP_STEPS: Final = 5
 WARMUP_S: Final = 4.0
 """Warm-up ends after so many steps or so much time, but never before the scenario's own warm-up."""
-BLOCKS_FACTOR: Final = 2.5
-"""The least by which launches in turn scatter more than steps in turn; a small virtual machine showed over ten times
+BLOCKS_FACTOR: Final = 13.0
+"""By how much launches in turn scatter more than steps in turn: 13 times idle and 16 beside a busy core were measured
 (benchmarks/RESULTS.md)."""
 MIN_STEPS: Final = 4
 """So few only where steps take seconds and starting takes no longer: a mean of fewer follows single hiccups."""
@@ -100,7 +100,7 @@ def forecast(
         source = "the warm-up; run `stepduel aa` to know this machine better"
     if not in_turn:
         spread *= BLOCKS_FACTOR
-        source = f"{source}; launches in turn scatter {BLOCKS_FACTOR:g} times as much as steps in turn, or more"
+        source = f"{source}; launches in turn scatter {BLOCKS_FACTOR:g} times as much as steps in turn"
     base_ns = float(np.median([base for base, _ in warmup])) if warmup else math.inf
     first, last = rule.looks[0], rule.looks[-1]
     return DetectableEffect(

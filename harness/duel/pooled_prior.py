@@ -57,10 +57,12 @@ def pooled_prior(found: Sequence[SameCodeDuel], steps: int | None = None) -> Poo
 
 
 def _pairs(duels: Duels, record: DuelRecord) -> tuple[StepPairs, ...]:
-    """The launch pairs of a duel that can be judged."""
+    """The launch pairs of a duel that can be judged, with turns of one step: longer ones scatter otherwise."""
     steps = duels.steps(record.id)
     usable = []
     for pair in duels.pairs(record.id):
+        if pair.turn_steps > 1:
+            continue
         times = step_pairs_of(steps, pair.pair)
         try:
             step_times(times)

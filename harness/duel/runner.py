@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
 import harness
@@ -34,6 +35,7 @@ from harness.duel.progress import Progress
 from harness.environment import read_environment
 from harness.errors import StepduelError, UsageError
 from harness.launch import Pace, interrupted_once
+from harness.stats.turns import turn_of
 from harness.store import RESULTS, SIDES, DuelRecord, Duels, PairRecord, SideName, Store, new_run_id
 from harness.verdict import Reason, State
 
@@ -58,6 +60,7 @@ class _Duel:
         self._deadline = math.inf if plan.budget_s is None else time.monotonic() + plan.budget_s
         self._same_code: list[SameCodeDuel] = []
         self._pace = self._fixed_pace()
+        self._turn = turn_of(1)
         self._told = False
         self._digests: dict[SideName, str | None] = {}
         self._id = ""
@@ -115,6 +118,7 @@ class _Duel:
         comparison = compare_stored(self._duels, self._id)
         try:
             while _goes_on(comparison):
+                self._turn = turn_of(comparison.next_turn_steps)
                 self._make_pair(len(comparison.pairs) + 1)
                 comparison = compare_stored(self._duels, self._id)
                 self._progress.paired(comparison)
@@ -192,6 +196,8 @@ class _Duel:
             starter=starter,
             order_seed=order_seed,
             pinned=self._plan.pinned,
+            turn=self._turn,
+            parked=self._fixed_pace() is None,
             deadline=self._deadline,
         )
 
@@ -229,7 +235,8 @@ class _Duel:
         self._progress.forecast(seen, rule.looks[0], rule.looks[-1], rule.margin, pace.steps)
 
     def _stepped(self, pair: int, done: int) -> None:
-        self._progress.stepped(pair, done, self._pace.steps if self._pace else 0)
+        steps = self._pace.steps if self._pace else 0
+        self._progress.stepped(pair, done, self._turn.turns(steps) * self._turn.measured)
 
     def _store(self, request: PairRequest, run: PairRun, started_at: str, conditions: Conditions) -> None:
         """Write the pair, and what only a launch could tell about both sides."""
@@ -254,6 +261,7 @@ class _Duel:
             starter=request.starter,
             start_ns=run.start_ns,
             conditions=asdict(conditions),
+            turns=_turns_document(run, request) if self._plan.interleave == "steps" else None,
             **launches,
         )
         self._duels.add_pair(self._id, record, run.steps, ranges)
@@ -311,6 +319,15 @@ def _launch_document(run: PairRun, side: SideName) -> dict[str, Any]:
         "cores": [list(cores) for cores in run.placements[side]] if side in run.placements else None,
         "device": ready.device,
         "engine": dict(ready.engine_description),
+    }
+
+
+def _turns_document(run: PairRun, request: PairRequest) -> dict[str, Any]:
+    return {
+        **asdict(request.turn),
+        "alone_base_ns": run.alone_ns.get("base", []),
+        "alone_head_ns": run.alone_ns.get("head", []),
+        "parking_ns": median(run.parking_ns) if run.parking_ns else None,
     }
 
 

@@ -59,6 +59,12 @@ class Channel:
                 start_new_session=True,
             )
 
+    @property
+    def supervisor_pid(self) -> int:
+        """The process that the whole tree is below."""
+        assert self._process is not None
+        return self._process.pid
+
     def receive(self, deadline: float) -> dict[str, Any]:
         """Sleep until rank 0's next event, at most until `time.monotonic()` is `deadline`.
 

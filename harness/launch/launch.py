@@ -25,6 +25,7 @@ from harness.errors import UsageError
 from harness.launch.channel import AwaitTimeoutError, Channel, TreeEndedError
 from harness.launch.failure import LaunchFailedError, diagnose, read_phases, timed_out
 from harness.launch.interrupts import interrupts_deferred
+from harness.launch.parking import Parking
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 
 _STACK_DUMP_S: Final = 0.5
@@ -41,6 +42,7 @@ class Launch:
         self.command: list[str] = []
         """The command line that was run, as a collector wrapped it."""
         self._channel: Channel | None = None
+        self._parking: Parking | None = None
 
     def __enter__(self) -> Launch:
         self.start()
@@ -71,6 +73,8 @@ class Launch:
         if event["event"] == "refused":
             self.kill()
             raise UsageError(event["message"])
+        assert self._channel is not None
+        self._parking = Parking(self._channel.supervisor_pid, event["pids"])
         return Ready(
             ranks=event["ranks"],
             device=event["device"],
@@ -80,6 +84,16 @@ class Launch:
             engine_description=event["engine_description"],
         )
 
+    def park(self) -> None:
+        """Stop every process of the launch but its keepers (`parking`), until the next `resume`, step or stop."""
+        if self._parking is not None:
+            self._parking.stop()
+
+    def resume(self) -> None:
+        """Let a parked launch go on; does nothing to another."""
+        if self._parking is not None:
+            self._parking.resume()
+
     def step(self) -> StepReport:
         """Run one step on all ranks and return its figures."""
         self.request_step()
@@ -87,6 +101,7 @@ class Launch:
 
     def request_step(self) -> None:
         """Let the next step begin and return at once; `await_step` must follow."""
+        self.resume()
         self._step_deadline = time.monotonic() + self.request.plan.timeout_s
         self._send("step")
 
@@ -108,6 +123,7 @@ class Launch:
 
     def request_stop(self) -> None:
         """Have the ranks finish their traces and return at once; `await_stop` must follow."""
+        self.resume()
         self._stop_deadline = time.monotonic() + self.request.plan.timeout_s
         self._send("stop")
 

@@ -70,8 +70,14 @@ def keep_limits(db: Database) -> None:
     db.conn.execute("alter table duels add column limits text")
 
 
+@migrations()
+def tell_turns(db: Database) -> None:
+    """How long turns were, and what each side took alone; null where both stepped in turn and nothing was stopped."""
+    db.conn.execute("alter table duel_pairs add column turns text")
+
+
 _DUEL_JSON = ("scenario_document", "base", "head", "rule", "limits", "prior", "objection", "explanation")
-_PAIR_JSON = ("conditions", "base_launch", "head_launch")
+_PAIR_JSON = ("conditions", "base_launch", "head_launch", "turns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +132,14 @@ class PairRecord:
     conditions: Mapping[str, Any]
     base_launch: Mapping[str, Any]
     head_launch: Mapping[str, Any]
+    turns: Mapping[str, Any] | None = None
+    """`steps` and `discarded` of a turn; `alone_base_ns` and `alone_head_ns`, times of the steps that each side made
+    alone; `parking_ns`, the median of what stopping a side took. None in blocks and in pairs from before."""
+
+    @property
+    def turn_steps(self) -> int:
+        """Steps of a turn."""
+        return int(self.turns["steps"]) if self.turns else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +149,7 @@ class DuelStepRecord(StepRecord):
     pair: int
     side: SideName
     slot: int
-    """0 for the side that stepped first in its step pair, 1 for the other."""
+    """0 for the side whose turn came first of the two, 1 for the other."""
     began_ns: int
 
 

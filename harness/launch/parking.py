@@ -1,0 +1,85 @@
+"""Stops what a launch runs while it waits for its turn, and continues it: what works on in the background would disturb
+the other side, and would come free to its own.
+
+Stopped are the ranks and all that they started (loader workers, helpers, agents): SIGSTOP cannot be caught or ignored.
+The supervisor runs on, since it ends the launch when the harness is gone, by SIGKILL, which ends stopped processes too.
+So does torchrun's agent, which sleeps but for a look at its ranks ten times a second: its heartbeats must not lapse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+_STOPPED_WITHIN_S: Final = 0.5
+"""A process in an uninterruptible system call stops when that returns; it is not waited for longer than this."""
+_PAUSE_S: Final = 0.0002
+
+
+class Parking:
+    """The processes of one launch below `supervisor` that wait with it, found anew each time: `ranks` and what is below
+    them or was left to the supervisor by its parent."""
+
+    def __init__(self, supervisor: int, ranks: Sequence[int]) -> None:
+        self._supervisor, self._ranks = supervisor, frozenset(ranks)
+        self._stopped: list[int] = []
+
+    def stop(self) -> None:
+        """Stop them all, and return when they stand still. One that its own launch had stopped is left alone."""
+        own = {pid for pid, state in self._processes() if state == "T"} - set(self._stopped)
+        deadline = time.monotonic() + _STOPPED_WITHIN_S
+        # Until a look finds nobody running: a process may fork between the look and its stop.
+        while moving := [pid for pid, state in self._processes() if state != "T"]:
+            for pid in moving:
+                if pid not in self._stopped and pid not in own:
+                    self._stopped.append(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_PAUSE_S)
+
+    def resume(self) -> None:
+        """Continue what `stop` stopped, children before the ranks: what their parents hear of it comes first."""
+        for pid in sorted(self._stopped, key=lambda pid: pid in self._ranks):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self._stopped.clear()
+
+    def _processes(self) -> Iterator[tuple[int, str]]:
+        """Id and state of each process that waits with the launch."""
+        parents, states = _living()
+        above: set[int] = set()
+        for rank in self._ranks:
+            pid = parents.get(rank, 0)
+            while pid not in above and pid in parents:
+                above.add(pid)
+                pid = parents[pid]
+        for pid, state in states.items():
+            line = pid
+            while line in parents and line != self._supervisor:
+                line = parents[line]
+            if line == self._supervisor and pid not in above and pid != self._supervisor:
+                yield pid, state
+
+
+def _living() -> tuple[dict[int, int], dict[int, str]]:
+    """Parents and states of the living processes; `t`, stopped by a debugger, counts as stopped."""
+    parents: dict[int, int] = {}
+    states: dict[int, str] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - half the time of Path, at every turn
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                state, parent = file.read().rpartition(b")")[2].split(None, 2)[:2]
+        except OSError:
+            continue  # it ended meanwhile
+        if state not in b"ZX":
+            parents[int(name)] = int(parent)
+            states[int(name)] = state.decode().upper()
+    return parents, states
