@@ -90,6 +90,10 @@ def _same_work_line(comparison: Comparison) -> str:
         return "same work: no losses to compare"
     if work.first_difference is not None:
         return f"same work: NO, {work.first_difference.detail}"
+    if work.not_a_number:
+        return (
+            f"same work: training has diverged on both sides: no number as loss at {plural(work.not_a_number, 'step')}"
+        )
     if not work.max_abs_diff:
         return f"same work: losses identical over {plural(work.steps_compared, 'step')}"
     limit = f"within the tolerance of {work.tolerance:g} over {plural(work.steps_compared, 'step')}"

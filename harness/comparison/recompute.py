@@ -35,7 +35,9 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     steps, pairs = duels.steps(duel_id), duels.pairs(duel_id)
     rule, prior = rule_of(duel), None if duel.prior is None else VariancePrior(**duel.prior)
     stated = float(duel.scenario_document["compare"]["loss_tolerance"])
-    work = same_work(steps, tolerance(stated, duel.base.get("versions"), duel.head.get("versions")))
+    precision = pairs[0].base_launch.get("precision") if pairs else None
+    allowed = tolerance(stated, duel.base.get("versions"), duel.head.get("versions"), precision)
+    work = same_work(steps, allowed, pairs)
     step_pairs = {pair.pair: step_pairs_of(steps, pair.pair) for pair in pairs}
     verdict = decide(list(step_pairs.values()), rule, prior=prior, objection=_objection(duel, work))
     usable = {number: times for number, times in step_pairs.items() if _can_be_judged(times)}

@@ -83,7 +83,11 @@ class Launch:
         )
         loss = 2.0 + index if index < int(self.engine.get("other_loss_from", 1 << 30)) else 2.5 + index
         memory = int(self.engine.get("memory", 10**9))
-        figures = {"loss": loss, "tokens": 64, "figures": {"peak_memory_bytes": memory, "rss_bytes": memory // 2}}
+        figures = {
+            "losses": [loss] * self.ranks,
+            "tokens": 64,
+            "figures": {"peak_memory_bytes": memory, "rss_bytes": memory // 2},
+        }
         return {"durations_ns": self.steps[-1], **figures}
 
     def extra(self, index: int) -> tuple[str, int]:

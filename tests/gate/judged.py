@@ -65,7 +65,13 @@ def comparison(
         ranges=(part,),
         uncapped_delta_ns=grown_ns,
         same_work=SameWork(
-            within_tolerance=True, steps_compared=40, max_abs_diff=0, tolerance=0, first_difference=None
+            within_tolerance=True,
+            steps_compared=40,
+            ends_compared=0,
+            not_a_number=0,
+            max_abs_diff=0,
+            tolerance=0,
+            first_difference=None,
         ),
         metrics=() if memory is None else (metric_change(METRICS["peak_memory_bytes"], *memory, growth),),
         pairs=(),
