@@ -45,6 +45,9 @@ def print_comparison(comparison: Comparison) -> None:
             text = change.metric.text
             mark = f"  beyond the limit of {text(change.bound)}" if change.exceeded else ""
             print_wrapped(f"{change.metric.title.lower()}: base {text(change.base)}, head {text(change.head)}{mark}")
+    for figure in comparison.launch_figures:
+        if not figure.figure.per_step or figure.grows or figure.bound is not None:
+            print_wrapped(figure.line, "bold" if figure.exceeded or (figure.figure.per_step and figure.grows) else "")
     for line in _method_lines(comparison):
         print_wrapped(line, "dim")
 

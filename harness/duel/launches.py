@@ -54,13 +54,13 @@ def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRe
         raise LaunchError(
             f"launch pair {run.pair}, {side}: {trace} holds {found} measured steps, expected {run.pace.steps}"
         )
-    problem = _clock_problem(ranges, run, side)
+    problem = trace_problem(ranges, run, side)
     if problem is not None:
         raise ClockError(f"launch pair {run.pair}, {side}: {problem}")
     return ranges
 
 
-def _clock_problem(ranges: Sequence[DuelRangeRecord], run: PairRun, side: SideName) -> str | None:
+def trace_problem(ranges: Sequence[DuelRangeRecord], run: PairRun, side: SideName) -> str | None:
     """Return what keeps the reported times of a side's steps from being those of its trace; None if nothing does.
 
     The rank reads its clock around the `step` range, so no range is longer than its time, and the typical one hardly

@@ -115,7 +115,7 @@ class _Duel:
         """Make launch pairs until there is a verdict."""
         comparison = compare_stored(self._duels, self._id)
         try:
-            while _goes_on(comparison):
+            while _goes_on(comparison) and not (self._plan.stop_at_limit and comparison.beyond_limits):
                 self._make_pair(len(comparison.pairs) + 1)
                 comparison = compare_stored(self._duels, self._id)
                 self._progress.paired(comparison)

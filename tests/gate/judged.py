@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis.range_part import JudgedPart
-from harness.comparison import Comparison, SameWork, Side
+from harness.comparison import Comparison, LaunchFigureChange, SameWork, Side
 from harness.comparison.metric_changes import metric_change
 from harness.duel import DuelPlan, DuelSide
 from harness.gate import GateJob
@@ -74,6 +74,7 @@ def comparison(
             first_difference=None,
         ),
         metrics=() if memory is None else (metric_change(METRICS["peak_memory_bytes"], *memory, growth),),
+        launch_figures=(LaunchFigureChange(name="start_ns", base=2e9, head=2.1e9, low=-1e8, high=3e8, bound=None),),
         pairs=(),
     )
 

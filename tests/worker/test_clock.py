@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.duel.launches import trace_problem
+from harness.duel.lockstep import PairRun
 from harness.launch import CLOCK, Launch, LaunchFailedError, LaunchRequest
 from harness.launch.clock import clock_problem
+from harness.store import DuelRangeRecord, DuelStepRecord
 from harness.worker.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
 
 MS = 1_000_000
 SPIN_MS = 20
@@ -53,6 +62,9 @@ def reach_into_the_worker():
             object.__setattr__(found, "now_ns", lambda: real() // 2)
 
 
+def behave():
+    pass
+
 def build(cheat):
     globals()[cheat]()
     return types.SimpleNamespace(
@@ -92,6 +104,55 @@ def test_one_that_reaches_the_worker_s_own_is_told_by_the_coordinator(tmp_path: 
         with pytest.raises(LaunchFailedError, match="changed the clock") as caught:
             started.step()
     assert caught.value.reason == CLOCK
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cheat", "reason"), [("reach_into_the_worker", "clock"), ("halve_module", None)])
+def test_a_head_that_changes_the_clock_is_never_faster(tmp_path: Path, cheat: str, reason: str | None) -> None:
+    launch(tmp_path, cheat)  # writes the engine
+    scenario = tmp_path / "cheats.toml"
+    run = '[run]\nwarmup_steps = 1\n[engine]\nfactory = "cheats:build"\ncheat = "behave"\n'
+    scenario.write_text(f'description = "spins"\n{run}')
+    command = [sys.executable, "-m", "harness.cli", "compare", str(scenario), ".", ".", "--json", "--pairs", "3"]
+    command += ["--repo", str(tmp_path / "subject"), "--head-set", f"engine.cheat={cheat}", "--steps", "8"]
+    command += ["--reports", str(tmp_path / "reports")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 3), done.stderr
+    verdict = json.loads(done.stdout)["verdict"]
+    assert verdict["state"] != "faster"
+    if reason is not None:
+        assert (verdict["state"], verdict["reason"]) == ("invalid", reason)
+        assert "head: step 0 of rank 0" in verdict["detail"]
+
+
+def traced(*shares: float) -> str | None:
+    """Return what is wrong where each step reports 20 ms and its trace has these shares of it."""
+    run = PairRun(pair=1, loss_tolerance=0.0)
+    ranges = []
+    for sequence, share in enumerate(shares):
+        step: dict[str, Any] = {"pair": 1, "side": "head", "sequence": sequence, "rank": 0}
+        run.steps.append(
+            DuelStepRecord(
+                **step, slot=0, measured=True, began_ns=0, duration_ns=20 * MS, loss=1.0, tokens=None, figures={}
+            )
+        )
+        ns = round(share * 20 * MS)
+        ranges.append(DuelRangeRecord(**step, path="step", calls=1, total_ns=ns, self_ns=ns))
+    return trace_problem(ranges, run, "head")
+
+
+@pytest.mark.parametrize(
+    ("shares", "fits"),
+    [
+        ([1.0, 0.999, 1.0], True),
+        ([1.0, 0.7, 1.0], True),  # one hiccup between clock and range
+        ([1.0, 1.2, 1.0], False),  # the trace has more than was reported
+        ([0.5, 0.5, 1.0], False),
+        ([2.0, 2.0, 2.0], False),
+    ],
+)
+def test_a_step_takes_what_its_trace_says(shares: list[float], fits: bool) -> None:
+    assert (traced(*shares) is None) == fits
 
 
 def event(began_ns: int, duration_ns: int) -> dict[str, object]:
