@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, ClassVar
 
 import harness
@@ -101,8 +101,11 @@ class BenchResult:
 
     @property
     def losses(self) -> list[float | None]:
-        """Mean over ranks, of each measured step."""
-        return [step.loss for step in self.measured if step.rank == 0]
+        """Mean over the ranks that tell one, of each measured step."""
+        told: dict[int, list[float]] = {}
+        for step in self.measured:
+            told.setdefault(step.sequence, []).extend([] if step.loss is None else [step.loss])
+        return [fmean(losses) if losses else None for losses in told.values()]
 
     @property
     def trace(self) -> Path | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final, Literal, Protocol
 
-from harness.units import bytes_text
+from harness.units import bytes_text, milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +123,58 @@ METRICS: Final[Mapping[str, Metric]] = {
             on_cuda="resident set on the host",
             on_cpu="resident set",
         ),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchFigure:
+    """One figure of a launch beside those of its steps. Where a policy has its key, it limits head's above base's."""
+
+    name: str
+    title: str
+    text: Callable[[float], str]
+    per_step: bool
+    """Whether it is growth a step, limited as such; otherwise its limit is a share of base's."""
+    policy_key: str | None = None
+
+
+def _milliseconds_text(ns: float) -> str:
+    return f"{milliseconds(ns)} ms"
+
+
+LAUNCH_FIGURES: Final[Mapping[str, LaunchFigure]] = {
+    figure.name: figure
+    for figure in (
+        LaunchFigure(
+            name="start_ns",
+            title="Start-up",
+            text=_milliseconds_text,
+            per_step=False,
+            policy_key="max_start_growth",
+        ),
+        LaunchFigure(
+            name="first_step_ns",
+            title="First step",
+            text=_milliseconds_text,
+            per_step=False,
+            policy_key="max_first_step_growth",
+        ),
+        LaunchFigure(
+            name="rss_bytes_per_step",
+            title="Resident memory, growth a step",
+            text=bytes_text,
+            per_step=True,
+            policy_key="max_memory_growth_per_step",
+        ),
+        LaunchFigure(
+            name="device_bytes_per_step",
+            title="Device memory, growth a step",
+            text=bytes_text,
+            per_step=True,
+            policy_key="max_memory_growth_per_step",
+        ),
+        LaunchFigure(name="step_ns_per_step", title="Step time, growth a step", text=_milliseconds_text, per_step=True),
     )
 }
 LIMITED: Final[Mapping[str, tuple[Metric, Limit]]] = {

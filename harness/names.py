@@ -8,6 +8,7 @@ NVTX_DOMAIN: Final = "stepduel"
 """NVTX domain of every range and mark that the worker and its probes make."""
 
 STEP: Final = "step"
+BATCH: Final = "batch"
 TRAIN_MODE_ENTER: Final = "train_mode_enter"
 TRAIN_MODE_EXIT: Final = "train_mode_exit"
 EVAL_MODE_ENTER: Final = "eval_mode_enter"

@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-_AMOUNT: Final = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([a-z%]*)")
+_AMOUNT: Final = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([A-Za-z%]*)")
+_BYTES: Final = {"": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -26,6 +27,15 @@ def parse_share(value: object) -> float:
     if number >= 1:
         raise ValueError(f"{expected} ({number:g} is {number * 100:g} %: write {number:g}% or {number / 100:g})")
     return number
+
+
+def parse_bytes(value: object) -> float:
+    """Return `300000`, `"300 kB"` or `"1.5MB"` in bytes, above 0. Prefixes are decimal."""
+    expected = "expected a size above 0, such as 300kB or 1.5MB"
+    number, unit = _amount(value, _BYTES, expected)
+    if not number:
+        raise ValueError(expected)
+    return number * _BYTES[unit]
 
 
 def parse_seconds(value: object) -> float:

@@ -60,6 +60,8 @@ class Reason(StrEnum):
     ZERO_VARIANCE = Problem.ZERO_VARIANCE.value
     DIFFERENT_WORK = "different_work"
     CANNOT_RUN = "cannot_run"
+    CLOCK = "clock"
+    """`invalid`: a side's times cannot be true on the coordinator's clock, or not beside its own trace."""
 
 
 @dataclass(frozen=True, kw_only=True)

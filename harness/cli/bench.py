@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -38,7 +39,7 @@ from harness.scenario import load_scenario
 from harness.store import RESULTS
 from harness.subject import prepare_subject
 from harness.subject.releases import RELEASE, WHEEL
-from harness.units import bytes_text, count_text, milliseconds, percent, tokens_per_s_text
+from harness.units import bytes_text, count_text, milliseconds, percent, plural, tokens_per_s_text
 
 if TYPE_CHECKING:
     from harness.analysis.path_summary import PathSummary
@@ -250,7 +251,9 @@ def _summary(result: BenchResult) -> list[tuple[str, str]]:
             lines.append((metric.title.lower(), f"{metric.text(value)}, {detail}"))
     losses = [loss for loss in result.losses if loss is not None]
     if losses:
-        lines.append(("loss", f"{losses[0]:.6g} to {losses[-1]:.6g} over the measured steps"))
+        lost = sum(map(math.isnan, losses))
+        diverged = f"; training has diverged: no number at {plural(lost, 'step')}" if lost else ""
+        lines.append(("loss", f"{losses[0]:.6g} to {losses[-1]:.6g} over the measured steps{diverged}"))
     if result.trace is not None:
         lines.append(("trace", str(result.trace)))
     if result.run.logs is not None:

@@ -45,6 +45,9 @@ def print_comparison(comparison: Comparison) -> None:
             text = change.metric.text
             mark = f"  beyond the limit of {text(change.bound)}" if change.exceeded else ""
             print_wrapped(f"{change.metric.title.lower()}: base {text(change.base)}, head {text(change.head)}{mark}")
+    for figure in comparison.launch_figures:
+        if not figure.figure.per_step or figure.grows or figure.bound is not None:
+            print_wrapped(figure.line, "bold" if figure.exceeded or (figure.figure.per_step and figure.grows) else "")
     for line in _method_lines(comparison):
         print_wrapped(line, "dim")
 
@@ -90,6 +93,10 @@ def _same_work_line(comparison: Comparison) -> str:
         return "same work: no losses to compare"
     if work.first_difference is not None:
         return f"same work: NO, {work.first_difference.detail}"
+    if work.not_a_number:
+        return (
+            f"same work: training has diverged on both sides: no number as loss at {plural(work.not_a_number, 'step')}"
+        )
     if not work.max_abs_diff:
         return f"same work: losses identical over {plural(work.steps_compared, 'step')}"
     limit = f"within the tolerance of {work.tolerance:g} over {plural(work.steps_compared, 'step')}"

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -58,13 +58,22 @@ class ClockReading:
     monotonic_ns: int
 
     @classmethod
-    def take(cls, attempts: int = 20) -> ClockReading:
-        """Read both clocks together: the attempt that took least time, its middle for the monotonic clock."""
+    def take(
+        cls,
+        attempts: int = 20,
+        *,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+        utc_clock: Callable[[], int] = time.time_ns,
+    ) -> ClockReading:
+        """Read both clocks together: the attempt that took least time, its middle for the monotonic clock.
+
+        The clocks are defaults of the function, where an engine that replaces those of modules does not reach them.
+        """
         readings = []
         for _ in range(attempts):
-            before = time.monotonic_ns()
-            utc = time.time_ns()
-            after = time.monotonic_ns()
+            before = monotonic()
+            utc = utc_clock()
+            after = monotonic()
             readings.append((after - before, cls(utc_ns=utc, monotonic_ns=(before + after) // 2)))
         return min(readings, key=lambda reading: reading[0])[1]
 

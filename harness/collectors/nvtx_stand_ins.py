@@ -172,17 +172,18 @@ def _thread_calls(log: RangeLog, domain: str) -> tuple[Callable[..., None], Call
 
 def _process_calls(log: RangeLog, domain: str) -> tuple[Callable[..., int], Callable[[int], None]]:
     """Return `start_range` and `end_range` of one domain: ranges that another thread may end."""
+    now = time.perf_counter_ns
 
     def start_range(attributes: EventAttributes | None = None, **changes: Any) -> int:
         if changes or attributes is None:
             attributes = _resolve(attributes, changes)
         thread = log.thread_log().global_tid
         range_id = next(log.range_ids)
-        log.started[range_id] = (time.perf_counter_ns(), attributes.text, thread, domain, attributes.value)
+        log.started[range_id] = (now(), attributes.text, thread, domain, attributes.value)
         return range_id
 
     def end_range(range_id: int) -> None:
-        end_ns = time.perf_counter_ns()
+        end_ns = now()
         started = log.started.pop(range_id, None)
         if started is None:
             return

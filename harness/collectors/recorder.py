@@ -60,6 +60,7 @@ class Recorder(RangeLog):
     ) -> None:
         super().__init__(rows_in_memory)
         self.process_id = os.getpid()
+        self._now_ns = time.perf_counter_ns  # before the engine, which may replace what the module has
         # perf_counter_ns is CLOCK_MONOTONIC on Linux: event times need no shift, and UTC is that of its zero.
         self.writer = TraceWriter(
             path,
@@ -67,7 +68,7 @@ class Recorder(RangeLog):
             sees_gpu=sees_gpu,
             process_id=self.process_id,
             process_name=Path(sys.executable).name,
-            session_start_utc_ns=time.time_ns() - time.perf_counter_ns(),
+            session_start_utc_ns=time.time_ns() - self._now_ns(),
             system_clock_ns=0,
             rank=rank,
         )
@@ -100,7 +101,7 @@ class Recorder(RangeLog):
         Leaves it to the next call where a write is going on: it may be our own thread's, interrupted by a collection
         whose `gc.auto` range filled the buffer.
         """
-        start_ns = time.perf_counter_ns()
+        start_ns = self._now_ns()
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -108,7 +109,7 @@ class Recorder(RangeLog):
             written = self._write()
         finally:
             self._lock.release()
-        domain, end_ns = names.NVTX_DOMAIN, time.perf_counter_ns()
+        domain, end_ns = names.NVTX_DOMAIN, self._now_ns()
         log.rows += (start_ns, end_ns, schema.NVTX_PUSH_POP, names.RECORDER_FLUSH, domain, written)
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ what a report prints years later cannot differ.
 from __future__ import annotations
 
 from harness.comparison.document import document
+from harness.comparison.launch_figures import LaunchFigureChange
 from harness.comparison.metric_changes import MetricChange
 from harness.comparison.recompute import compare_stored, step_pairs_of
 from harness.comparison.result import Comparison, Pair, Side
@@ -15,6 +16,7 @@ from harness.comparison.same_work import FirstDifference, SameWork, same_work
 __all__ = [
     "Comparison",
     "FirstDifference",
+    "LaunchFigureChange",
     "MetricChange",
     "Pair",
     "SameWork",

@@ -23,6 +23,8 @@ class MetricChange:
     bound: float | None
     """The same as a figure."""
     exceeded: bool
+    pairs_beyond: int = 0
+    """Launch pairs that are beyond the limit on their own."""
 
     @property
     def metric(self) -> Metric:

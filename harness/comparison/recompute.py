@@ -7,6 +7,7 @@ read back years later. What only a running duel can find out (a side that cannot
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from harness import names
 from harness.analysis.attribution import attribute, dearest_path
 from harness.comparison.alone import weigh_interleaving
-from harness.comparison.metric_changes import metric_changes
+from harness.comparison.launch_figures import launch_figures
+from harness.comparison.metric_changes import MetricChange, metric_changes
 from harness.comparison.result import Comparison, Pair, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
 from harness.metrics import DEFAULT_LIMITS
@@ -38,7 +40,9 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     steps, pairs = duels.steps(duel_id), duels.pairs(duel_id)
     rule = rule_of(duel)
     stated = float(duel.scenario_document["compare"]["loss_tolerance"])
-    work = same_work(steps, tolerance(stated, duel.base.get("versions"), duel.head.get("versions")))
+    precision = pairs[0].base_launch.get("precision") if pairs else None
+    allowed = tolerance(stated, duel.base.get("versions"), duel.head.get("versions"), precision)
+    work = same_work(steps, allowed, pairs)
     step_pairs = {pair.pair: step_pairs_of(steps, pair.pair) for pair in pairs}
     turn_steps = max((pair.turn_steps for pair in pairs), default=1)
     # What is lent was measured in turns of one step.
@@ -70,11 +74,8 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
         ranges=() if split is None else split.parts,
         uncapped_delta_ns=None if split is None else split.uncapped_delta_ns,
         same_work=work,
-        metrics=metric_changes(
-            [step for step in steps if step.side == "base"],
-            [step for step in steps if step.side == "head"],
-            DEFAULT_LIMITS if duel.limits is None else duel.limits,
-        ),
+        metrics=_metrics(steps, pairs, DEFAULT_LIMITS if duel.limits is None else duel.limits),
+        launch_figures=launch_figures(steps, pairs, duel.limits or {}, duel.device),
         pairs=tuple(_pair(pair, step_pairs[pair.pair], said.get(pair.pair), steps) for pair in pairs),
         turn_steps=turn_steps,
         next_turn_steps=longer or turn_steps,
@@ -100,6 +101,20 @@ def _base_first(steps: Sequence[DuelStepRecord], pair: int) -> NDArray[np.bool_]
     """Return of each measured step of a launch pair whether base was first."""
     own = (step for step in steps if step.pair == pair and step.side == "base" and step.rank == 0 and step.measured)
     return np.array([step.slot == 0 for step in sorted(own, key=lambda step: step.sequence)])
+
+
+def _metrics(
+    steps: Sequence[DuelStepRecord], pairs: Sequence[PairRecord], limits: Mapping[str, float]
+) -> tuple[MetricChange, ...]:
+    """Return the metrics of all launch pairs, each with the number of pairs that are beyond its limit alone."""
+
+    def changes(pair: int | None) -> tuple[MetricChange, ...]:
+        own = [step for step in steps if pair in (None, step.pair)]
+        base, head = ([step for step in own if step.side == side] for side in SIDES)
+        return metric_changes(base, head, limits)
+
+    beyond = Counter(change.name for pair in pairs for change in changes(pair.pair) if change.exceeded)
+    return tuple(replace(change, pairs_beyond=beyond[change.name]) for change in changes(None))
 
 
 def rule_of(duel: DuelRecord) -> Rule:

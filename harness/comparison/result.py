@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from harness.analysis.range_part import JudgedPart
+from harness.comparison.launch_figures import LaunchFigureChange
 from harness.comparison.metric_changes import MetricChange
 from harness.comparison.same_work import SameWork
 from harness.stats.interleaving import Effect, Interleaving
@@ -93,6 +94,8 @@ class Comparison:
     """The difference of the plain mean steps; that of `ranges` is capped (`stats.estimands`). None without any."""
     same_work: SameWork
     metrics: tuple[MetricChange, ...]
+    launch_figures: tuple[LaunchFigureChange, ...]
+    """Start-up, first step, and what grows from step to step."""
     pairs: tuple[Pair, ...]
     turn_steps: int = 1
     """Steps of a turn in the launch pairs that are judged: the longest there were."""
@@ -132,6 +135,13 @@ class Comparison:
         effect_ns = self.rule.min_effect * (self.base.step_ns or 0.0)
         least_ns = max(LEAST_SHARE_OF_CHANGE * whole_ns, LEAST_SHARE_OF_EFFECT * effect_ns)
         return tuple(part for part in self.ranges if part.significant and abs(part.delta_ns) >= max(least_ns, 1))
+
+    @property
+    def beyond_limits(self) -> bool:
+        """Whether what head is limited in lies beyond it in every launch pair, so that another one changes nothing."""
+        made = len(self.pairs)
+        told = any(change.exceeded and change.pairs_beyond == made for change in self.metrics)
+        return made >= self.rule.looks[0] and (told or any(figure.exceeded for figure in self.launch_figures))
 
     def exit_code(self, *, slower_fails: bool = False) -> int:
         """Return 3 where there is no verdict, 1 for `slower` if that is asked for, and 0 otherwise."""

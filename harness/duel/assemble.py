@@ -40,7 +40,9 @@ class DuelSettings:
     budget_s: float | None = None
     seed: int | None = None
     limits: Mapping[str, float] = field(default_factory=lambda: DEFAULT_LIMITS)
-    """How much worse head's metrics may be, as shares by metric."""
+    """How much worse head's metrics may be, as shares by metric, and figures of its launches, by key of the policy."""
+    stop_at_limit: bool = False
+    """Whether to make no more launch pairs once a limit is surely exceeded."""
     reports: Path
 
 
@@ -118,6 +120,7 @@ def duel_plan(
         explain=explain,
         cannot_run=cannot_run,
         limits=settings.limits,
+        stop_at_limit=settings.stop_at_limit,
         reports=settings.reports,
     )
 

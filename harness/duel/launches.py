@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from statistics import median
 from typing import Final
 
+from harness import names
 from harness.collectors.registry import collect_trace, collectors
-from harness.duel.lockstep import PairRun
+from harness.duel.lockstep import ClockError, PairRun
 from harness.duel.plan import DuelSide
 from harness.errors import LaunchError, TraceError
 from harness.launch import LaunchRequest, Pace, scenario_request
 from harness.launch.rows import launch_steps
 from harness.measured import MeasuredRange
 from harness.store import DuelRangeRecord, SideName
+from harness.units import milliseconds
 
+CLOCK_ROOM: Final = 0.05
+CLOCK_ROOM_NS: Final = 500_000
+"""By so much a step's reported time and its traced range may differ: making the range, and a tool's own clock."""
 _MEASURED: Final = tuple(field.name for field in fields(MeasuredRange))
 
 
@@ -49,7 +55,33 @@ def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRe
         raise LaunchError(
             f"launch pair {run.pair}, {side}: {trace} holds {found} measured steps, expected {len(measured)}"
         )
+    problem = trace_problem(ranges, run, side)
+    if problem is not None:
+        raise ClockError(f"launch pair {run.pair}, {side}: {problem}")
     return ranges
+
+
+def trace_problem(ranges: Sequence[DuelRangeRecord], run: PairRun, side: SideName) -> str | None:
+    """Return what keeps the reported times of a side's steps from being those of its trace; None if nothing does.
+
+    The rank reads its clock around the `step` range, so no range is longer than its time, and the typical one hardly
+    shorter: a hiccup falls between the two readings now and then.
+    """
+    reported = {(step.sequence, step.rank): step.duration_ns for step in run.steps if step.side == side}
+    gaps = []
+    for step in ranges:
+        if step.path == names.STEP:
+            duration_ns = reported[step.sequence, step.rank]
+            room_ns = CLOCK_ROOM_NS + CLOCK_ROOM * duration_ns
+            if step.total_ns > duration_ns + room_ns:
+                return (
+                    f"step {step.sequence} of rank {step.rank} reports {milliseconds(duration_ns)} ms, "
+                    f"and its trace has {milliseconds(step.total_ns)} ms"
+                )
+            gaps.append((duration_ns - step.total_ns) / room_ns)
+    if gaps and median(gaps) > 1:
+        return "its steps report longer times than its trace has"
+    return None
 
 
 def engine_digest(side: DuelSide) -> str | None:

@@ -18,12 +18,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from harness.comparison.same_work import agree, tolerance
 from harness.errors import LaunchError, StepduelError, UsageError
-from harness.launch import BUILD_RAISED, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
+from harness.launch import BUILD_RAISED, CLOCK, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
 from harness.launch.placement import Placement, keep_to, place_ranks, unplaced
 from harness.launch.rows import step_records
 from harness.stats.turns import TURNS, Turn, alone_steps
-from harness.store import DuelStepRecord, SideName
+from harness.store import SIDES, DuelStepRecord, SideName
 
 
 class RefusedError(StepduelError):
@@ -42,6 +43,10 @@ class PairFailedError(LaunchError):
     """A launch of the pair failed; the message says which side, why, and where its logs are."""
 
 
+class ClockError(StepduelError):
+    """A side's times cannot be true; the launch pair under way is not evidence, and no other would be."""
+
+
 class BudgetSpentError(StepduelError):
     """The duel's time is up; the launch pair under way is not evidence."""
 
@@ -56,6 +61,8 @@ class PairRequest:
     order_seed: int
     pinned: bool
     """Whether ranks on a CPU keep to cores that both sides share (`harness.launch.placement`)."""
+    loss_tolerance: float
+    """What the scenario allows (`harness.comparison.same_work`)."""
     turn: Turn = TURNS[0]
     parked: bool = False
     """Whether a side is stopped while it waits, and each steps alone for a while. Not under a tool around the launch:
@@ -75,6 +82,7 @@ class PairRun:
     """What a launch pair did, in the order it did it."""
 
     pair: int
+    loss_tolerance: float
     began_ns: int = field(default_factory=time.monotonic_ns)
     start_ns: int = 0
     pace: Pace | None = None
@@ -92,6 +100,13 @@ class PairRun:
         """The measured steps by their place in the launch."""
         return {step.sequence for step in self.steps if step.measured}
 
+    states: dict[SideName, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+    """By side and rank, what the steps made of the parameters (`harness.worker.state`)."""
+    parted: bool = False
+    """Whether the losses of a step differ: from there on both sides do different work."""
+    _losses: dict[int, Sequence[float | None]] = field(default_factory=dict)
+    """Those of the steps that one side has made and the other has not yet."""
+
     def stop(self, launches: Mapping[SideName, Launch]) -> None:
         """Let launches finish, at once: nothing is measured any more."""
         for side, launch in launches.items():
@@ -104,6 +119,7 @@ class PairRun:
         """One that did its steps and then fails to end properly has failed."""
         with _NamedFailure(side, self.pair):
             outcome = launch.await_stop()
+        self.states[side] = outcome.states
         if not outcome.clean_exit:
             how = "did not end" if outcome.exit_status is None else f"ended with status {outcome.exit_status}"
             raise PairFailedError(
@@ -120,7 +136,18 @@ class PairRun:
             DuelStepRecord(**vars(record), pair=self.pair, side=side, slot=slot, began_ns=began_ns)
             for record in step_records(report, measured=measured)
         )
+        self._compare(report)
         return report
+
+    def _compare(self, report: StepReport) -> None:
+        """Hold the losses of the side that makes a step second against those of the first."""
+        others = self._losses.pop(report.index, None)
+        if others is None:
+            self._losses[report.index] = report.losses
+            return
+        base, head = (self.ready[side] for side in SIDES)
+        allowed = tolerance(self.loss_tolerance, dict(base.versions), dict(head.versions), base.precision)
+        self.parted |= not all(map(lambda one, other: agree(one, other, allowed), others, report.losses))
 
 
 def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> PairRun:
@@ -128,7 +155,7 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
 
     Raises RefusedError, PairFailedError or BudgetSpentError.
     """
-    run = PairRun(pair=request.pair)
+    run = PairRun(pair=request.pair, loss_tolerance=request.loss_tolerance)
     coin = random.Random(request.order_seed)
     with ExitStack() as stack:
         launches = {side: Launch(request.requests[side]) for side in _order(request.starter)}
@@ -146,7 +173,9 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
             if done < 1:
                 warmup.append((times["base"], times["head"]))
             stepped(done * request.turn.measured)
-        if request.parked:
+            if run.parted:
+                break
+        if request.parked and not run.parted:
             pair.step_alone()
         run.stop(launches)
     return run
@@ -200,7 +229,7 @@ class _Pair:
 
 def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> PairRun:
     """Run a launch pair one launch after the other, the starter first; otherwise as `run_in_lockstep`."""
-    run = PairRun(pair=request.pair)
+    run = PairRun(pair=request.pair, loss_tolerance=request.loss_tolerance)
     for slot, side in enumerate(_order(request.starter)):
         with Launch(request.requests[side]) as launch:
             _await_ready(run, {side: launch})
@@ -214,6 +243,8 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
                     # The other side is not alive to compare with: its step is taken to cost the same.
                     warmup.append((duration_ns, duration_ns))
                 stepped(done)
+                if run.parted:
+                    break
             run.stop({side: launch})
     return run
 
@@ -278,6 +309,8 @@ class _NamedFailure:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, LaunchFailedError):
+            if error.reason == CLOCK:
+                raise ClockError(f"launch pair {self._pair}, {self._side}: {error}") from error
             raise PairFailedError(f"launch pair {self._pair}, {self._side}: {error}") from error
 
 

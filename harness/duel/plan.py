@@ -62,7 +62,9 @@ class DuelPlan:
     """Collector of one more launch pair, traced for where time goes and never timed; None for no such pair."""
     reports: Path
     limits: Mapping[str, float]
-    """How much worse head's metrics may be, as shares by metric."""
+    """How much worse head's metrics may be, as shares by metric, and figures of its launches, by key of the policy."""
+    stop_at_limit: bool = False
+    """Whether to make no more launch pairs once a limit is surely exceeded."""
     cannot_run: str | None = None
     """Why one of the sides cannot be started at all: its revision holds no such engine."""
 

@@ -22,6 +22,7 @@ from harness.conditions import Conditions, between, snapshot
 from harness.duel.launches import collected_trace, engine_digest, launch_request, range_records
 from harness.duel.lockstep import (
     BudgetSpentError,
+    ClockError,
     PairRequest,
     PairRun,
     RefusedError,
@@ -117,7 +118,7 @@ class _Duel:
         """Make launch pairs until there is a verdict."""
         comparison = compare_stored(self._duels, self._id)
         try:
-            while _goes_on(comparison):
+            while _goes_on(comparison) and not (self._plan.stop_at_limit and comparison.beyond_limits):
                 self._turn = turn_of(comparison.next_turn_steps)
                 self._make_pair(len(comparison.pairs) + 1)
                 comparison = compare_stored(self._duels, self._id)
@@ -128,6 +129,9 @@ class _Duel:
             self._duels.update(self._id, status="interrupted", reason=str(error))
         except RefusedError as error:
             self._refused(error)
+        except ClockError as error:
+            objection = _objection(Reason.CLOCK, str(error))
+            self._duels.update(self._id, status="completed", reason=str(error), objection=objection)
         except KeyboardInterrupt:
             self._duels.update(self._id, status="interrupted", reason="interrupted")
             raise
@@ -196,6 +200,7 @@ class _Duel:
             starter=starter,
             order_seed=order_seed,
             pinned=self._plan.pinned,
+            loss_tolerance=self._plan.scenario.compare.loss_tolerance,
             turn=self._turn,
             parked=self._fixed_pace() is None,
             deadline=self._deadline,
@@ -250,7 +255,7 @@ class _Duel:
         ranges = [
             record
             for name, side in self._plan.sides.items()
-            if known[side.collector].abilities.traces
+            if known[side.collector].abilities.traces and not run.parted
             for record in range_records(collected_trace(side, request.requests[name].plan.launch_dir), run, name)
         ]
         launches: dict[str, Any] = {f"{name}_launch": _launch_document(run, name) for name in SIDES}
@@ -319,6 +324,9 @@ def _launch_document(run: PairRun, side: SideName) -> dict[str, Any]:
         "cores": [list(cores) for cores in run.placements[side]] if side in run.placements else None,
         "device": ready.device,
         "engine": dict(ready.engine_description),
+        "start_ns": ready.start_ns,
+        "precision": ready.precision,
+        "state": [[x if math.isfinite(x) else str(x) for x in rank] for rank in run.states[side]],
     }
 
 

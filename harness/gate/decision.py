@@ -155,8 +155,9 @@ def _decided(job: GateJob, comparison: Comparison, adjusted_p: float, policy: Po
     if verdict.state is State.INVALID:
         return Result.INVALID, f"{verdict.reason.value}: {verdict.detail}"
     exceeded = [change for change in comparison.metrics if change.exceeded]
-    if exceeded:
-        return Result.REGRESSION, "; ".join(map(_beyond, exceeded))
+    beyond = [*map(_beyond, exceeded), *(figure.line for figure in comparison.launch_figures if figure.exceeded)]
+    if beyond:
+        return Result.REGRESSION, "; ".join(beyond)
     last = verdict.looks[-1] if verdict.looks else None
     if last is None or verdict.ratio is None:
         return Result.UNDECIDED, verdict.next_step or "too few launch pairs for a first look"

@@ -33,7 +33,8 @@ class GateJob:
     def limits(self) -> dict[str, float]:
         """What it is held to, by key of the policy."""
         others = {limit.policy_key: self.plan.limits[name] for name, (_, limit) in LIMITED.items()}
-        return {"max_slowdown": self.max_slowdown, **others}
+        launch = {name: value for name, value in self.plan.limits.items() if name not in LIMITED}
+        return {"max_slowdown": self.max_slowdown, **others, **launch}
 
     @property
     def name(self) -> str:

@@ -111,6 +111,8 @@ def _work(comparison: Comparison) -> str:
     work = comparison.same_work
     if work.first_difference is not None:
         return f"**Not the same work**: {code(work.first_difference.detail)}."
+    if work.not_a_number:
+        return f"Same work, but training has diverged on both sides: no number as loss at {work.not_a_number} steps."
     if not work.steps_compared:
         return "Same work: the engine reports no losses to compare."
     return f"Same work: losses agree over {work.steps_compared} steps (tolerance {work.tolerance:g})."

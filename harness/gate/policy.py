@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.errors import UsageError, closest
-from harness.metrics import LIMITED
-from harness.units import parse_milliseconds, parse_seconds, parse_share
+from harness.metrics import LAUNCH_FIGURES, LIMITED
+from harness.units import parse_bytes, parse_milliseconds, parse_seconds, parse_share
 
 PYPROJECT: Final = "pyproject.toml"
 OWN_FILE: Final = "stepduel.toml"
 
 _METRICS: Final = {name: limit.gate_share for name, (_, limit) in LIMITED.items()}
+
+_LAUNCH: Final = {figure.policy_key: figure for figure in LAUNCH_FIGURES.values() if figure.policy_key is not None}
 
 Undecided = Literal["fail", "pass"]
 
@@ -41,6 +43,8 @@ class Limits:
     """The same as a time: slowdowns of less than so many ms of a step are none."""
     metrics: Mapping[str, float] = field(default_factory=lambda: _METRICS)
     """By metric: head worse by more than this share is a regression."""
+    launch: Mapping[str, float] = field(default_factory=dict)
+    """By key of the policy: how much a figure of a launch may grow; none but those it names are held."""
     max_creep: float | None = None
     """Step time against the pinned baseline (`stepduel baseline set`), duelled as well; None for no such duel."""
 
@@ -126,6 +130,7 @@ _LIMITS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "min_abs": ("min_abs_ms", parse_milliseconds),
     "max_creep": ("max_creep", _limit),
     **{limit.policy_key: (name, _limit) for name, (_, limit) in LIMITED.items()},
+    **{key: (key, parse_bytes if figure.per_step else _limit) for key, figure in _LAUNCH.items()},
 }
 _POLICY: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "scenarios": ("scenarios", _texts),
@@ -191,7 +196,9 @@ def read_policy(path: Path) -> Policy:
 
 def _limits_of(values: Mapping[str, Any]) -> Limits:
     metrics = {name: values.get(name, share) for name, share in _METRICS.items()}
-    return Limits(**{name: value for name, value in values.items() if name not in metrics}, metrics=metrics)
+    launch = {name: value for name, value in values.items() if name in _LAUNCH}
+    others = {name: value for name, value in values.items() if name not in {**metrics, **launch}}
+    return Limits(**others, metrics=metrics, launch=launch)
 
 
 def _limits(path: Path, scenario: str, table: object) -> dict[str, Any]:

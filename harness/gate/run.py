@@ -128,7 +128,8 @@ def _job(
         steps=policy.steps,
         budget_s=policy.budget_s,
         seed=request.seed,
-        limits=limits.metrics,
+        limits={**limits.metrics, **limits.launch},
+        stop_at_limit=True,
         reports=request.reports,
     )
     return GateJob(

@@ -15,6 +15,7 @@ LOG_LINES: Final = 20
 _LINE_CHARACTERS: Final = 500
 """Of a message or a log's line, in what is printed and stored; the whole is in the log."""
 BUILD_RAISED: Final = "build_raised"
+CLOCK: Final = "clock"
 """Reason of a launch whose engine raised before the first step."""
 
 # One entry of the table that torchrun prints at its end, for every rank that failed.
@@ -36,8 +37,8 @@ class LaunchFailedError(LaunchError):
     """A launch that did not end as asked.
 
     `reason` is one of `start_timeout`, `build_raised`, `step_raised`, `step_timeout`, `rank_died`, `rank_exited`,
-    `stop_timeout`, `launcher_failed`. `rank`, `phase` and `step` tell where, as far as it is known; `log_tail` holds
-    the last lines of the log that matters most.
+    `stop_timeout`, `launcher_failed`, `clock`. `rank`, `phase` and `step` tell where, as far as it is
+    known; `log_tail` holds the last lines of the log that matters most.
     """
 
     def __init__(

@@ -23,7 +23,8 @@ from typing import Any, Final
 
 from harness.errors import UsageError
 from harness.launch.channel import AwaitTimeoutError, Channel, TreeEndedError
-from harness.launch.failure import LaunchFailedError, diagnose, read_phases, timed_out
+from harness.launch.clock import clock_problem
+from harness.launch.failure import CLOCK, LaunchFailedError, diagnose, read_phases, timed_out
 from harness.launch.interrupts import interrupts_deferred
 from harness.launch.parking import Parking
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
@@ -65,6 +66,7 @@ class Launch:
         except BaseException:
             self.kill()
             raise
+        self._started_ns = time.perf_counter_ns()
         self._start_deadline = time.monotonic() + self.request.plan.start_timeout_s
 
     def wait_ready(self) -> Ready:
@@ -80,6 +82,8 @@ class Launch:
             device=event["device"],
             pids=tuple(event["pids"]),
             threads=event["threads"],
+            start_ns=event.get("ready_ns", time.perf_counter_ns()) - self._started_ns,
+            precision=event.get("precision"),
             versions=event["versions"],
             engine_description=event["engine_description"],
         )
@@ -103,15 +107,20 @@ class Launch:
         """Let the next step begin and return at once; `await_step` must follow."""
         self.resume()
         self._step_deadline = time.monotonic() + self.request.plan.timeout_s
+        self._sent_ns = time.perf_counter_ns()
         self._send("step")
 
     def await_step(self) -> StepReport:
         """Sleep until the step that `request_step` began has ended on all ranks, and return its figures."""
         event = self._await(self._step_deadline, "step", self.request.plan.timeout_s)
+        wrong = clock_problem(event, self._sent_ns, time.perf_counter_ns())
+        if wrong is not None:
+            self.kill()
+            raise LaunchFailedError(wrong, reason=CLOCK, launch_dir=self.launch_dir, step=event["index"])
         return StepReport(
             index=event["index"],
             durations_ns=tuple(event["durations_ns"]),
-            loss=event["loss"],
+            losses=tuple(event["losses"]),
             tokens=event["tokens"],
             figures=event["figures"],
         )
@@ -134,7 +143,8 @@ class Launch:
         status = self._channel.wait_exit(self.request.exit_timeout_s)
         self.kill()
         traces = tuple(Path(trace) for trace in event["traces"])
-        return LaunchOutcome(traces=traces, clean_exit=status == 0, exit_status=status)
+        states = tuple(tuple(figures) for figures in event.get("states", ()))
+        return LaunchOutcome(traces=traces, clean_exit=status == 0, exit_status=status, states=states)
 
     def kill(self) -> None:
         """End every process of the launch at once, by SIGKILL, and remove its socket. Does nothing the second time."""

@@ -106,20 +106,24 @@ class Ready:
     device: str
     pids: tuple[int, ...]
     threads: int
+    start_ns: int
+    """From the start of the launch until every rank had built its engine."""
+    precision: str | None
+    """The coarsest type of its parameters, as `bfloat16`; None where the engine shows none."""
     versions: Mapping[str, str | None]
     engine_description: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """One step: `durations_ns` by rank; mean loss and sum of tokens over ranks; other figures by metric.
+    """One step: `durations_ns` and `losses` by rank; sum of tokens over ranks; other figures by metric.
 
-    `loss` and `tokens` are None where the engine tells none; metrics that a rank cannot tell are left out.
+    Losses and `tokens` are None where the engine tells none; metrics that a rank cannot tell are left out.
     """
 
     index: int
     durations_ns: tuple[int, ...]
-    loss: float | None
+    losses: tuple[float | None, ...]
     tokens: int | None
     figures: Mapping[str, float]
 
@@ -136,3 +140,5 @@ class LaunchOutcome:
     traces: tuple[Path, ...]
     clean_exit: bool
     exit_status: int | None
+    states: tuple[tuple[float, ...], ...] = ()
+    """By rank, the figures of `harness.worker.state.State`."""

@@ -16,7 +16,7 @@ from harness.trace.reader import read_trace
 
 
 def step_records(report: StepReport, *, measured: bool) -> list[StepRecord]:
-    """Return one record a rank; what is known of all ranks together goes with rank 0."""
+    """Return one record a rank; what is known only of all ranks together goes with rank 0."""
     records = []
     for rank, duration_ns in enumerate(report.durations_ns):
         lead = rank == 0
@@ -26,7 +26,7 @@ def step_records(report: StepReport, *, measured: bool) -> list[StepRecord]:
                 rank=rank,
                 measured=measured,
                 duration_ns=duration_ns,
-                loss=report.loss if lead else None,
+                loss=report.losses[rank],
                 tokens=report.tokens if lead else None,
                 figures=report.figures if lead else {},
             )

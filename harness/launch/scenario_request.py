@@ -38,6 +38,7 @@ def scenario_request(
         measured_root=subject.measured_root,
         mode=run.mode,
         seed=run.seed,
+        time_batch=run.time_batch,
         warmup_steps=pace.warmup_steps,
         steps=pace.steps,
         capture=(pace.warmup_steps, pace.warmup_steps + pace.steps - 1),

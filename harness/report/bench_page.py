@@ -44,6 +44,8 @@ class Run(Protocol):
     @property
     def figures(self) -> Mapping[str, float | None]: ...
     @property
+    def losses(self) -> Sequence[float | None]: ...
+    @property
     def log_tail(self) -> Sequence[str]: ...
 
 
@@ -110,7 +112,7 @@ def _tiles(result: Run) -> list[headline.Tile]:
             metric = METRICS[name]
             detail = metric.detail(result.run.device, result.run.ranks)
             tiles.append(headline.Tile(title=metric.title, value=metric.text(figure), detail=detail))
-    losses = [step.loss for step in result.steps if step.rank == 0 and step.measured and step.loss is not None]
+    losses = [loss for loss in result.losses if loss is not None]
     if losses:
         tiles.append(headline.Tile(title="Loss", value=f"{losses[0]:.6g} → {losses[-1]:.6g}", detail="first to last"))
     return tiles

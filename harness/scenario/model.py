@@ -37,6 +37,7 @@ class RunSettings:
     steps: int = _setting(10, "measured steps", at_least=1)
     timeout_s: float = _setting(60.0, "longest a single step may take", above=0, read=parse_seconds)
     start_timeout_s: float = _setting(120.0, "longest that building the engine may take", above=0, read=parse_seconds)
+    time_batch: bool = _setting(True, "whether making or loading a step's batch counts as part of the step")
     seed: int = _setting(0, "seed of parameters and batches; the engine gets it as `seed`", at_least=0)
 
 

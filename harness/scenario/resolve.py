@@ -161,6 +161,10 @@ def _checked(key: str, entry: Entry, kind: Any, metadata: Mapping[str, Any]) -> 
             allowed = ", ".join(repr(choice) for choice in get_args(kind))
             raise UsageError(f"{where}: expected one of {allowed}.{closest(str(value), get_args(kind))}")
         return value
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise UsageError(f"{where}: expected true or false")
+        return value
     number = {int: "an integer", float: "a number"}[kind]
     at_least, above = metadata["at_least"], metadata["above"]
     if isinstance(value, str) and metadata["read"] is not None:

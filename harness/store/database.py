@@ -8,6 +8,7 @@ migrations which sqlite-utils records in the database itself; a name unknown her
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import sqlite3
@@ -106,14 +107,20 @@ class StepRecord:
     measured: bool
     duration_ns: int
     loss: float | None
+    """Of this rank; in results from before, rank 0 has the mean and the others none."""
     tokens: int | None
     figures: Mapping[str, float]
     """By metric, over all ranks, in rank 0's row alone; what is unknown is left out."""
 
 
 def with_columns(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a step as a row of its table, with a column for each metric."""
+    """Return the fields of a step as a row of its table, with a column for each metric.
+
+    SQLite keeps not-a-number as null, so a loss that is none goes in as text.
+    """
     figures = fields.pop("figures")
+    if fields["loss"] is not None and math.isnan(fields["loss"]):
+        fields["loss"] = "nan"
     return {**fields, **{name: figures.get(name) for name in METRICS}}
 
 
@@ -122,6 +129,7 @@ def with_figures(row: dict[str, Any]) -> dict[str, Any]:
     columns = [(name, row.pop(name)) for name in METRICS]
     row["figures"] = {name: value for name, value in columns if value is not None}
     row["measured"] = bool(row["measured"])
+    row["loss"] = None if row["loss"] is None else float(row["loss"])
     return row
 
 

@@ -42,7 +42,7 @@ def create_duels(db: Database) -> None:
             started_at text not null, order_seed integer not null, starter text not null, start_ns integer not null,
             conditions text not null, base_launch text not null, head_launch text not null,
             primary key (duel_id, pair)) without rowid""",
-        # `slot` is 0 for the side that stepped first in its step pair; losses come from rank 0 alone.
+        # `slot` is 0 for the side that stepped first in its step pair.
         """create table duel_steps (
             duel_id text not null references duels(id) on delete cascade, pair integer not null, side text not null,
             sequence integer not null, rank integer not null, slot integer not null, measured integer not null,

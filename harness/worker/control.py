@@ -40,13 +40,14 @@ class Coordinator:
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(str(path))
+        self._send = self._socket.sendall  # before the engine, which may replace what the class has
         self._lines = self._socket.makefile("r", encoding="utf-8")
         self._finishing = threading.Event()
         threading.Thread(target=self._watch, name="stepduel-control", daemon=True).start()
 
     def send(self, event: dict[str, Any]) -> None:
         """Send one event."""
-        self._socket.sendall(json.dumps(event, default=str).encode() + b"\n")
+        self._send(json.dumps(event, default=str).encode() + b"\n")
 
     def receive(self) -> str:
         """Block until the next command and return its name; the end of the connection is a `stop`."""

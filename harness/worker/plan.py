@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from harness import names
 from harness.errors import UsageError, closest
 
-PLAN_VERSION: Final = 2
+PLAN_VERSION: Final = 3
 _JSON_KINDS: Final[dict[Any, tuple[type, ...]]] = {Path: (str,), Mapping: (dict,), tuple: (list,), float: (int, float)}
 """How JSON holds what it has no type for, and what it may hold instead."""
 
@@ -41,6 +41,8 @@ class Plan:
     """What that engine adapts; goes before it."""
     mode: Literal["train", "eval"] = "train"
     seed: int = 0
+    time_batch: bool = True
+    """Whether making the batch is part of the step."""
     warmup_steps: int = 0
     steps: int = 1
     capture: tuple[int, int] | None = None

@@ -38,7 +38,8 @@ from harness.worker.plan import Plan
 from harness.worker.probes import Probes
 from harness.worker.ranges import Ranges
 from harness.worker.refusal import leave_the_word_to_rank_0
-from harness.worker.step import StepFigures, StepRunner
+from harness.worker.state import precision_of, state_of
+from harness.worker.step import Instrument, StepFigures, StepRunner
 
 
 def main(plan_path: Path) -> NoReturn:
@@ -88,6 +89,7 @@ class _Rank:
         self._phase = _Phase(plan.launch_dir / f"rank{rank}.phase")
         self._coordinator = Coordinator(plan.control_socket) if rank == 0 else None
         self._side: RankSide | None = None
+        self._instrument = Instrument()
 
     def run(self) -> int:
         """Return the exit status: 0, 1 after a failure, 2 when the plan was refused."""
@@ -111,10 +113,10 @@ class _Rank:
         if plan.rank_side is not None:
             module = importlib.import_module(plan.rank_side)
             self._side = module.start_rank(plan.launch_dir / f"rank{self._rank}.sqlite", self._rank)
+        ranges = Ranges()  # before the engine, as the instrument
         sys.path[:0] = [str(root) for root in (plan.measured_root, plan.engine_root) if root is not None]
         factory = load_factory(plan.factory)
         build = bind_options(factory, plan.engine)
-        ranges = Ranges()
         Probes(plan.probes, ranges).install()
         AutomaticCollections(ranges).install()
         return build, ranges
@@ -141,7 +143,9 @@ class _Rank:
             "ranks": self._ranks,
             "device": "cuda" if self._cuda else "cpu",
             "pids": pids,
+            "ready_ns": self._instrument.now_ns(),
             "threads": torch.get_num_threads(),
+            "precision": precision_of(engine),
             "versions": {
                 "python": python_version(),
                 "torch": torch.__version__,
@@ -153,8 +157,17 @@ class _Rank:
 
     def _serve(self, engine: Any, followers: Followers, ranges: Ranges) -> None:
         """Step as often as rank 0 is told to; then finish the traces."""
-        runner = StepRunner(engine, self._plan.mode, ranges, self._rank, cuda=self._cuda)
-        capture = _Capture(self._plan, ranges if self._rank == 0 else None, self._side, cuda=self._cuda)
+        plan = self._plan
+        runner = StepRunner(
+            engine,
+            plan.mode,
+            ranges,
+            self._rank,
+            cuda=self._cuda,
+            time_batch=plan.time_batch,
+            instrument=self._instrument,
+        )
+        capture = _Capture(plan, ranges if self._rank == 0 else None, self._side, cuda=self._cuda)
         index = 0
         while True:
             self._phase.enter("wait", index)
@@ -164,11 +177,11 @@ class _Rank:
             if followers.share(command) == control.STOP:
                 break
             self._phase.enter("batch", index)
-            batch = runner.batch(index)
+            runner.prepare(index)
             capture.before(index)
             followers.align()
             self._phase.enter("step", index)
-            figures = runner.run(index, batch)
+            figures = runner.run(index)
             self._phase.enter("gather", index)
             if self._side is not None:
                 self._side.flush()
@@ -179,18 +192,17 @@ class _Rank:
             index += 1
         self._phase.enter("stop")
         capture.end()
-        self._finish(followers)
+        self._finish(followers, followers.gather(state_of(engine).packed()))
 
-    def _finish(self, followers: Followers) -> None:
+    def _finish(self, followers: Followers, states: list[list[float]]) -> None:
         traces = self._side.close() if self._side is not None else []
         followers.align()  # when `done` is sent, the traces of all ranks are complete
         if self._coordinator is not None:
             self._coordinator.finish()
             own = [path.name for path in traces]
             everyone = [name.replace("rank0", f"rank{rank}", 1) for rank in range(self._ranks) for name in own]
-            self._coordinator.send(
-                {"event": "done", "traces": [str(self._plan.launch_dir / name) for name in everyone]}
-            )
+            named = [str(self._plan.launch_dir / name) for name in everyone]
+            self._coordinator.send({"event": "done", "traces": named, "states": states})
 
     def _refuse(self, message: str) -> None:
         """Every rank refuses the same plan for the same reason; rank 0 says it."""
@@ -209,7 +221,7 @@ class _Rank:
             "step": self._phase.step,
             "error": f"{type(error).__name__}: {error}",
             "traceback": "".join(traceback.format_exception(error)),
-            "time_ns": time.monotonic_ns(),
+            "time_ns": self._instrument.now_ns(),
         }
         path = self._plan.launch_dir / f"rank{self._rank}.failure.json"
         partial = path.with_suffix(".partial")
@@ -276,15 +288,17 @@ def _packed(figures: StepFigures) -> list[float]:
     loss = math.nan if figures.loss is None else figures.loss
     tokens = -1 if figures.tokens is None else figures.tokens
     known = 0.0 if figures.loss is None else 1.0
-    return [figures.duration_ns, loss, known, tokens, *(figures.figures.get(name, math.nan) for name in METRICS)]
+    own = (figures.began_ns, figures.duration_ns, loss, known, tokens)
+    return [*own, *(figures.figures.get(name, math.nan) for name in METRICS)]
 
 
 def _summary(everyone: list[list[float]]) -> dict[str, Any]:
-    """Figures of a step over ranks: the mean of the losses, the sum of the tokens, metrics as their table says."""
-    durations, losses, known, tokens, *figures = zip(*everyone, strict=True)
+    """Figures of a step over ranks: times and losses of each, the sum of the tokens, metrics as their table says."""
+    begins, durations, losses, known, tokens, *figures = zip(*everyone, strict=True)
     return {
+        "begins_ns": [int(began) for began in begins],
         "durations_ns": [int(duration) for duration in durations],
-        "loss": math.fsum(losses) / len(losses) if all(known) else None,
+        "losses": [loss if told else None for loss, told in zip(losses, known, strict=True)],
         "tokens": int(sum(tokens)) if min(tokens) >= 0 else None,
         "figures": {
             name: value

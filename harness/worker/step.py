@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,17 +21,46 @@ from harness.worker.ranges import Range, Ranges
 class StepFigures:
     """What one rank measured of one step; `figures` are by metric."""
 
+    began_ns: int
+    """CLOCK_MONOTONIC, which the coordinator reads as well."""
     duration_ns: int
     loss: float | None
     tokens: int | None
     figures: Mapping[str, float]
 
 
-class StepRunner:
-    """Steps one engine. `mode` is `train` or `eval`; `cuda` says whether a step ends with a device synchronise."""
+@dataclass(frozen=True, kw_only=True)
+class Instrument:
+    """What a step is measured with. Made before the engine is imported, so that it has the interpreter's own calls.
 
-    def __init__(self, engine: Any, mode: str, ranges: Ranges, rank: int, *, cuda: bool) -> None:
+    They are kept in an object: what replaces clocks (freezegun, say) replaces them in every module that names them.
+    """
+
+    now_ns: Callable[[], int] = field(default_factory=lambda: time.perf_counter_ns)
+    synchronize: Callable[[], None] = field(default_factory=lambda: torch.cuda.synchronize)
+
+
+class StepRunner:
+    """Steps one engine. `mode` is `train` or `eval`; `cuda` says whether a step ends with a device synchronise.
+
+    `time_batch` says whether the batch is made in the step, as its range `batch`, or before it.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        mode: str,
+        ranges: Ranges,
+        rank: int,
+        *,
+        cuda: bool,
+        time_batch: bool = True,
+        instrument: Instrument | None = None,
+    ) -> None:
         self._engine, self._ranges, self._rank, self._cuda = engine, ranges, rank, cuda
+        self._time_batch = time_batch
+        self._batch: Any = None
+        self._instrument = instrument or Instrument()
         self._meters = Meters(cuda=cuda)
         self._body: Callable[[Any], Any] = self._train if mode == "train" else self._evaluate
         self._context: Callable[[], AbstractContextManager[Any]] | None = getattr(engine, f"{mode}_mode", None)
@@ -44,27 +73,31 @@ class StepRunner:
         self._optimizer_step = ranges.range(names.OPTIMIZER_STEP)
         self._train_batch = ranges.range(names.TRAIN_BATCH)
         self._forward = ranges.range(names.FORWARD)
+        self._batch_range = ranges.range(names.BATCH)
 
-    def batch(self, index: int) -> Any:
-        """Make this rank's batch of step `index`."""
+    def prepare(self, index: int) -> None:
+        """Get ready for step `index`: make its batch, where that is not part of the step."""
         self._meters.reset()
-        return self._engine.batch(index)
+        if not self._time_batch:
+            self._batch = self._engine.batch(index)
 
-    def run(self, index: int, batch: Any) -> StepFigures:
-        """Run step `index` on `batch`. Whatever the engine raises goes through, its ranges closed."""
-        ranges = self._ranges
+    def run(self, index: int) -> StepFigures:
+        """Run step `index`. Whatever the engine raises goes through, its ranges closed."""
+        ranges, now_ns = self._ranges, self._instrument.now_ns
         attributes = ranges.attributes(names.STEP, payload=index)
-        begin_ns = time.perf_counter_ns()
+        began_ns = now_ns()
         ranges.push(attributes)
         try:
             ranges.mark(names.RANK_MARK, self._rank)
-            output = self._in_mode(batch)
+            if self._time_batch:
+                with self._batch_range:
+                    self._batch = self._engine.batch(index)
+            output = self._in_mode(self._batch)
             if self._cuda:
-                torch.cuda.synchronize()
+                self._instrument.synchronize()
         finally:
             ranges.pop()
-        duration_ns = time.perf_counter_ns() - begin_ns
-        return self._figures(duration_ns, output, batch)
+        return self._figures(began_ns, now_ns() - began_ns, output)
 
     def _in_mode(self, batch: Any) -> Any:
         if self._context is None:
@@ -98,12 +131,13 @@ class StepRunner:
         with span:
             return function(batch)
 
-    def _figures(self, duration_ns: int, output: Any, batch: Any) -> StepFigures:
+    def _figures(self, began_ns: int, duration_ns: int, output: Any) -> StepFigures:
         count = getattr(self._engine, "num_tokens", None)
         return StepFigures(
+            began_ns=began_ns,
             duration_ns=duration_ns,
             loss=loss_of(output, self._returned_by),
-            tokens=None if count is None else int(count(batch)),
+            tokens=None if count is None else int(count(self._batch)),
             figures=self._meters.read(),
         )
 

@@ -74,6 +74,8 @@ class Launch:
         usual_ns = float(self.engine.get("step_ms", 100)) * 1e6
         usual_ns *= 1 + float(self.engine.get("slowdown_share", 0)) / 2  # forward and backward are half of a step
         usual_ns *= 1 + float(self.engine.get("unlike_share", 0)) * (index * 7 % 5)  # some steps are longer, alike
+        usual_ns += float(self.engine.get("slower_ms", 0)) * 1e6 * index
+        usual_ns += float(self.engine.get("compile_ms", 0)) * 1e6 * (index == 0)
         self.extras.append(self.extra(index))
         self.steps.append(
             [
@@ -83,7 +85,12 @@ class Launch:
         )
         loss = 2.0 + index if index < int(self.engine.get("other_loss_from", 1 << 30)) else 2.5 + index
         memory = int(self.engine.get("memory", 10**9))
-        figures = {"loss": loss, "tokens": 64, "figures": {"peak_memory_bytes": memory, "rss_bytes": memory // 2}}
+        rss = memory // 2 + int(self.engine.get("leak", 0)) * index
+        figures = {
+            "losses": [loss] * self.ranks,
+            "tokens": 64,
+            "figures": {"peak_memory_bytes": memory, "rss_bytes": rss},
+        }
         return {"durations_ns": self.steps[-1], **figures}
 
     def extra(self, index: int) -> tuple[str, int]:

@@ -42,6 +42,8 @@ def test_a_slower_head_is_found_and_placed(bench: Bench, capsys: pytest.CaptureF
         "steps_compared": 3 * 15,
         "max_abs_diff": 0.0,
         "tolerance": 0.0,
+        "ends_compared": 0,
+        "not_a_number": 0,
         "first_difference": None,
     }
     peak = next(metric for metric in found["metrics"] if metric["name"] == "peak_memory_bytes")
@@ -120,7 +122,10 @@ def test_other_losses_make_it_invalid_at_once(bench: Bench, capsys: pytest.Captu
     status, found = compare(bench, capsys, "--head-set", "engine.other_loss_from=7", "--head-set", "engine.step_ms=50")
     assert status == 3
     assert (found["verdict"]["state"], found["verdict"]["reason"]) == ("invalid", "different_work")
-    assert found["same_work"]["first_difference"] == {"pair": 1, "step": 7, "base_loss": 9.0, "head_loss": 9.5}
+    assert found["same_work"]["first_difference"] == {
+        **{"pair": 1, "step": 7, "rank": 0, "what": "loss", "base": 9.0, "head": 9.5},
+        "relative": pytest.approx(0.5 / 9.5),
+    }
     assert found["same_work"]["max_abs_diff"] == 0.5
     assert len(found["pairs"]) == 1
     assert "step 7" in found["verdict"]["detail"]

@@ -55,7 +55,7 @@ def test_the_first_parting_is_that_of_the_earliest_launch_pair() -> None:
     rows = [*both([1.0, 2.0], [1.0, 2.5]), step("base", 0, 1.0, pair=2), step("head", 0, 1.5, pair=2)]
     found = same_work(reversed(rows), 0.0)
     assert found.first_difference is not None
-    assert (found.first_difference.pair, found.first_difference.step, found.first_difference.head_loss) == (1, 1, 2.5)
+    assert (found.first_difference.pair, found.first_difference.step, found.first_difference.head) == (1, 1, 2.5)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis.range_part import JudgedPart
-from harness.comparison import Comparison, SameWork, Side
+from harness.comparison import Comparison, LaunchFigureChange, SameWork, Side
 from harness.comparison.metric_changes import metric_change
 from harness.duel import DuelPlan, DuelSide
 from harness.gate import GateJob
@@ -65,9 +65,16 @@ def comparison(
         ranges=(part,),
         uncapped_delta_ns=grown_ns,
         same_work=SameWork(
-            within_tolerance=True, steps_compared=40, max_abs_diff=0, tolerance=0, first_difference=None
+            within_tolerance=True,
+            steps_compared=40,
+            ends_compared=0,
+            not_a_number=0,
+            max_abs_diff=0,
+            tolerance=0,
+            first_difference=None,
         ),
         metrics=() if memory is None else (metric_change(METRICS["peak_memory_bytes"], *memory, growth),),
+        launch_figures=(LaunchFigureChange(name="start_ns", base=2e9, head=2.1e9, low=-1e8, high=3e8, bound=None),),
         pairs=(),
     )
 

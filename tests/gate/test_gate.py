@@ -139,6 +139,33 @@ def test_more_memory_fails_with_1(project: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("key", "limit", "worse"),
+    [
+        ("max_memory_growth_per_step", "300kB", "leak=400000"),
+        ("max_first_step_growth", "50%", "compile_ms=100"),
+        ("max_memory_growth", "5%", "memory=1100000000"),
+    ],
+)
+def test_a_limit_that_every_launch_pair_exceeds_ends_the_duel(
+    project: Path, capsys: pytest.CaptureFixture[str], key: str, limit: str, worse: str
+) -> None:
+    (project / "pyproject.toml").write_text(POLICY + f'{key} = "{limit}"\n')
+    near = ("--head-set", "engine.step_ms=104.7")
+    status, found, _ = gate(capsys, *near, "--head-set", f"engine.{worse}")
+    judgement = found["judgements"][0]
+    assert (status, found["result"]) == (1, "regression")
+    assert "limit" in judgement["detail"]
+    assert key in judgement["job"]["limits"]
+    assert len(judgement["comparison"]["pairs"]) == 3, "time alone takes all 4 to stay undecided"
+    within = {"max_memory_growth_per_step": "500kB", "max_first_step_growth": "200%", "max_memory_growth": "50%"}[key]
+    (project / "pyproject.toml").write_text(POLICY + f'{key} = "{within}"\n')
+    status, found, _ = gate(capsys, *near, "--head-set", f"engine.{worse}")
+    assert found["result"] == "undecided"
+    assert len(found["judgements"][0]["comparison"]["pairs"]) == 4
+
+
+@pytest.mark.slow
 def test_undecided_fails_with_3_unless_the_policy_says_otherwise(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,8 +94,8 @@ def test_two_ranks_step_when_told_and_sleep_between(
         outcome = launch.stop()
         assert processes_of(launch.launch_id) == []
     assert outcome.clean_exit
-    # loss = sum of four batch values of (step + 10 * rank); the mean over ranks, the sum of the tokens
-    assert [report.loss for report in reports] == [20.0, 24.0, 28.0]
+    # loss = sum of four batch values of (step + 10 * rank); tokens are summed over ranks
+    assert [report.losses for report in reports] == [(0.0, 40.0), (4.0, 44.0), (8.0, 48.0)]
     assert [report.index for report in reports] == [0, 1, 2]
     assert {report.tokens for report in reports} == {8}
     assert all(len(report.durations_ns) == 2 and min(report.durations_ns) > 0 for report in reports)

@@ -47,6 +47,10 @@ class Result:
     durations_ns: list[int] = field(default_factory=list)
 
     @property
+    def losses(self) -> list[float | None]:
+        return [step.loss for step in self.steps if step.measured and step.rank == 0]
+
+    @property
     def step_median_ns(self) -> float | None:
         return median(self.durations_ns) if self.durations_ns else None
 

@@ -16,13 +16,14 @@ from harness.worker.plan import Plan, ProbeSpec, parse_plan, parse_probes
 
 def document(**changes: Any) -> dict[str, Any]:
     plan: dict[str, Any] = {
-        "plan": 2,
+        "plan": 3,
         "engine_root": None,
         "measured_root": None,
         "factory": "module:build",
         "engine": {"layers": 2},
         "mode": "train",
         "seed": 0,
+        "time_batch": True,
         "warmup_steps": 2,
         "steps": 10,
         "capture": None,
@@ -46,6 +47,7 @@ def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
         engine={"x": [1, 2], "y": {"z": True}},
         mode="eval",
         seed=3,
+        time_batch=False,
         warmup_steps=1,
         steps=4,
         capture=(1, 4),
@@ -68,7 +70,7 @@ def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"factry": 1}, "unknown key 'factry'. Did you mean 'factory'?"),
-        ({"plan": 1}, "plan is 1; allowed: 2, from the same Stepduel"),
+        ({"plan": 1}, "plan is 1; allowed: 3, from the same Stepduel"),
         ({"mode": "predict"}, "allowed: one of train, eval"),
         ({"rank_side": "perf"}, "allowed: null or a module of harness.collectors"),
         ({"ends_in_order": 1}, "ends_in_order is 1; expected bool"),

@@ -211,6 +211,9 @@ def _work(work: SameWork) -> dict[str, str]:
     steps = plural(work.steps_compared, "step")
     if work.first_difference is not None:
         return {"answer": "No", "role": "invalid", "detail": work.first_difference.detail}
+    if work.not_a_number:
+        detail = f"training has diverged on both sides: no number as loss at {plural(work.not_a_number, 'step')}"
+        return {"answer": "Yes, but", "role": "undecided", "detail": detail}
     if not work.steps_compared:
         return {"answer": "Unknown", "role": "undecided", "detail": "there are no losses to compare"}
     if not work.max_abs_diff:
