@@ -36,6 +36,7 @@ from harness.cli.options import (
 @steps_option(" a launch, instead of the policy's")
 @click.option("--budget", "budget_s", type=SECONDS, help="Time for all duels, such as 10m, instead of the policy's.")
 @click.option("--undecided", type=click.Choice(["fail", "pass"]), help="What undecided means, instead of the policy's.")
+@click.option("--explain-limit", is_flag=True, help="Say how duels end at each true slowdown; run none.")
 @resume_option("duels")
 @seed_option
 @subject_options
@@ -48,6 +49,7 @@ def gate(
     steps: int | None,
     budget_s: float | None,
     undecided: str | None,
+    explain_limit: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -58,10 +60,10 @@ def gate(
     Exit codes: 0 pass, 1 regression, 2 usage or environment, 3 undecided or invalid, 4 a launch failed. Of several the
     gate ends with the first of 1, 4, 2, 3. All reports are written before it ends.
     """
-    from harness.cli.gate_output import TerminalGateProgress, print_gate
+    from harness.cli.gate_output import TerminalGateProgress, print_gate, print_limits
     from harness.cli.subjects import subject_cache
     from harness.duel import WantedSides
-    from harness.gate import GateRequest, find_policy, read_policy, run_gate
+    from harness.gate import GateRequest, explain_limits, find_policy, read_policy, run_gate
     from harness.gate.reports import announce, write_reports
 
     policy = read_policy(policy_file or find_policy(Path.cwd()))
@@ -75,6 +77,9 @@ def gate(
     policy = dataclasses.replace(policy, **{key: value for key, value in given.items() if value is not None})
     wanted = picked(WantedSides, {"base": policy.base, **options})
     request = picked(GateRequest, {"policy": policy, "wanted": wanted, **options})
+    if explain_limit:
+        print_limits(explain_limits(request), as_json=as_json)
+        return 0
     with subject_cache() as cache, TerminalGateProgress() as progress:
         result = run_gate(request, cache, progress)
     written = write_reports(result, request.reports, wanted.repo)

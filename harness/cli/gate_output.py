@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.duel_progress import TerminalProgress
-from harness.cli.output import clean, print_json, stdout_console
+from harness.cli.output import clean, print_json, print_wrapped, stdout_console
 from harness.cli.subjects import warn_of_mismatches
 from harness.gate import GateJob, GateResult, Judgement, Result
 from harness.gate.document import document
+from harness.gate.explain import LimitCurve, LimitsExplained
 from harness.units import change, percent, signed_ms
 
 
@@ -51,6 +52,29 @@ def print_gate(gate: GateResult, written: Sequence[Path], *, as_json: bool) -> N
     for path in written:
         _say(f"wrote {path}", "dim")
     _say(gate.line, STYLES.get(gate.result, "bold magenta"))
+
+
+def print_limits(explained: LimitsExplained, *, as_json: bool) -> None:
+    """Print one JSON document, or a table a duel and whether its promise holds."""
+    if as_json:
+        print_json(explained.document())
+        return
+    for curve in explained.curves:
+        name = curve.scenario if curve.against == "base" else f"{curve.scenario} (baseline)"
+        _say(f"{name}: limit {percent(curve.limit)}, α = {curve.alpha:g}, at most {curve.pairs} pairs", "bold")
+        stdout_console().print(_curve(curve))
+        print_wrapped(curve.line, "" if curve.holds else "yellow")
+
+
+def _curve(curve: LimitCurve) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("true slowdown", "x limit", "fails", "passes", "undecided", "mean pairs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for point in curve.points:
+        shares = (point.fails, point.passes, point.undecided)
+        times = f"{point.effect / curve.limit:.1f}"
+        table.add_row(percent(point.effect), times, *map(percent, shares), f"{point.mean_pairs:.1f}")
+    return table
 
 
 def _table(judgements: Sequence[Judgement]) -> Table:

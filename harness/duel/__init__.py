@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from harness.duel.assemble import DuelSettings, WantedSides, compare_plan, duel_plan, timing_collector
-from harness.duel.pacing import DetectableEffect, PooledPrior, forecast
+from harness.duel.pacing import TYPICAL_NOISE, DetectableEffect, PooledPrior, forecast
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.duel.pooled_prior import pooled_prior, same_code_duels
 from harness.duel.progress import Progress
 from harness.duel.runner import run_duel
 
 __all__ = [
+    "TYPICAL_NOISE",
     "DetectableEffect",
     "DuelPlan",
     "DuelSettings",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.gate.decision import GateResult, Judgement, Result, judge
 from harness.gate.jobs import GateJob, JobOutcome, check_machine, run_jobs
 from harness.gate.policy import Limits, Policy, find_policy, read_policy
-from harness.gate.run import GateProgress, GateRequest, run_gate
+from harness.gate.run import GateProgress, GateRequest, explain_limits, run_gate
 
 __all__ = [
     "GateJob",
@@ -18,6 +18,7 @@ __all__ = [
     "Policy",
     "Result",
     "check_machine",
+    "explain_limits",
     "find_policy",
     "judge",
     "read_policy",

@@ -1,7 +1,8 @@
 """One decision over all duels of a gate. Pure: what the duels said in, results and exit code out.
 
-A regression is a slowdown of at least the limit that is significant after Holm's correction over all duels, or a metric
-beyond its limit. A pass needs evidence of its own: the upper bound of the step-time ratio lies below the limit.
+A regression is a slowdown of at least the limit that is significantly above 0.8 of it after Holm's correction over all
+duels, or a metric beyond its limit. A pass needs evidence of its own: a slowdown of 1.2 times the limit is ruled out.
+(`limit` has the rule, and what it promises.)
 Whatever could not be measured is neither, and what is neither fails, except that a policy may let `undecided` pass.
 """
 
@@ -17,8 +18,11 @@ from harness.analysis.range_part import JudgedPart
 from harness.comparison import Comparison, MetricChange
 from harness.errors import LaunchError
 from harness.gate.jobs import GateJob, JobOutcome
+from harness.gate.limit import pairs_to_hold, within
 from harness.gate.policy import Policy
 from harness.stats.multiple import holm
+from harness.stats.rule import Rule
+from harness.stats.sequential import Look
 from harness.units import change, percent
 from harness.verdict import Reason, State
 
@@ -69,7 +73,7 @@ class Judgement:
     """Whether `result` counts against the head; false for a pass, and for `undecided` where the policy lets it pass."""
     detail: str
     adjusted_p: float | None
-    """Holm's p-value of "head is slower" over all duels of the gate; None where there was no test."""
+    """Holm's p-value of "head is slower by more than 0.8 of the limit" over all duels; None where there was no test."""
     grown: tuple[JudgedPart, ...] = ()
     """Ranges that became significantly slower, the largest first."""
 
@@ -117,7 +121,7 @@ def judge(outcomes: Sequence[JobOutcome], policy: Policy) -> GateResult:
 
 
 def _p_slower(comparison: Comparison | None) -> float:
-    """One-sided p-value of "head is slower"; NaN, which counts as a test without evidence, where there is none."""
+    """One-sided p-value of "slower by more than 0.8 of the limit"; NaN where there is none: a test without evidence."""
     if comparison is None or comparison.verdict.p is None or comparison.verdict.ratio is None:
         return math.nan
     slower = comparison.verdict.state is State.SLOWER or comparison.verdict.ratio > 1
@@ -164,14 +168,29 @@ def _decided(job: GateJob, comparison: Comparison, adjusted_p: float, policy: Po
     if last.decisive.mean >= last.smallest_effect and adjusted_p <= policy.alpha:
         return Result.REGRESSION, f"{change(verdict.ratio)}, limit {percent(job.max_slowdown)}"
     # The rule's own `same` and `faster` are passes; so is a head that is surely not slower, whatever else it may be.
-    within = max(last.total.pass_high, last.typical.pass_high) < last.margin and not last.uneven_cuts
-    if verdict.state in (State.SAME, State.FASTER) or within:
+    if verdict.state in (State.SAME, State.FASTER) or within(last):
         most = change(math.exp(last.total.pass_high))
         how = "not slower" if verdict.state is State.UNDECIDED else verdict.state.value
-        return Result.PASS, f"{how}, at most {most}, limit {percent(job.max_slowdown)}"
+        zone = "" if last.total.pass_high <= last.smallest_effect else f", caught from {change(math.exp(last.margin))}"
+        return Result.PASS, f"{how}, at most {most}, limit {percent(job.max_slowdown)}{zone}"
     if verdict.reason is Reason.MORE_PAIRS:
         return Result.UNDECIDED, f"time ran out: {verdict.next_step}"
-    return Result.UNDECIDED, verdict.next_step or "significant alone, but not among so many duels"
+    if verdict.state is State.SLOWER:
+        return Result.UNDECIDED, "significant alone, but not among so many duels"
+    return Result.UNDECIDED, _too_noisy(job, comparison.rule, last) or verdict.next_step or ""
+
+
+def _too_noisy(job: GateJob, rule: Rule, last: Look) -> str | None:
+    """Say which number of launch pairs would hold the limit, where this duel's scatter keeps those planned from it."""
+    spread, planned = math.sqrt(last.total.variance), rule.looks[-1]
+    needed = pairs_to_hold(rule, spread)
+    if needed is not None and needed <= planned:
+        return None
+    enough = "no number of them would" if needed is None else f"{needed} would (--pairs {needed})"
+    return (
+        f"launch pairs scatter by {percent(spread)}: {planned} cannot hold a limit of {percent(job.max_slowdown)}, "
+        f"{enough}; stepduel gate --explain-limit tells more"
+    )
 
 
 def _beyond(change: MetricChange) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 from harness.comparison import Comparison, MetricChange
 from harness.gate.decision import GateResult, Judgement, Result
+from harness.gate.limit import CAUGHT, POWER, SPARED
 from harness.metrics import LIMITED
 from harness.names import PATH_SEPARATOR, STEP
 from harness.units import change, milliseconds, percent, signed_ms
@@ -20,6 +21,11 @@ from harness.visible import shortened
 MARKER: Final = "<!-- stepduel gate -->"
 """First line: tells a comment of the gate from others, so that it can be replaced instead of repeated."""
 MOST_RANGES: Final = 8
+PROMISE: Final = (
+    f"A step that is slower by {SPARED:g} × its limit fails in at most α of duels, one by {CAUGHT:g} × in at least "
+    f"{100 * POWER:.0f} %, if launch pairs scatter as little as `stepduel gate --explain-limit` says. "
+    "p is that of a slowdown of more than the former."
+)
 _MARKS: Final = {Result.PASS: "✅", Result.REGRESSION: "❌", Result.UNDECIDED: "❔"}
 
 
@@ -30,6 +36,7 @@ def markdown(gate: GateResult, pages: Mapping[str, str]) -> str:
     headings = ["scenario", "result", "step time", "change", "limit", "p (Holm)", *metrics]
     lines += [f"| {' | '.join(headings)} |", f"|---|---|{'--:|' * (len(headings) - 2)}"]
     lines += [f"| {' | '.join(_row(judgement))} |" for judgement in gate.judgements]
+    lines += ["", PROMISE]
     for judgement in gate.judgements:
         lines += ["", *_details(judgement, pages)]
     return "\n".join([*lines, ""])

@@ -38,7 +38,7 @@ class Limits:
     """What a scenario may lose. Shares are fractions; a head that is faster, or within its limits, passes."""
 
     max_slowdown: float = 0.05
-    """Step time: a significant slowdown of at least this share is a regression."""
+    """Step time: a slowdown of at least this share, and significantly above 0.8 of it, is a regression."""
     min_abs_ms: float = 0.0
     """The same as a time: slowdowns of less than so many ms of a step are none."""
     metrics: Mapping[str, float] = field(default_factory=lambda: _METRICS)
@@ -65,8 +65,8 @@ class Policy:
     """Measured steps of a launch; None lets each duel choose from what they cost."""
     budget_s: float | None = None
     """Time for all duels together; None for no bound."""
-    alpha: float = 0.01
-    """Chance of calling any scenario slower although none is."""
+    alpha: float = 0.05
+    """Chance of failing any scenario although each is slower by 0.8 of its limit, or less (`limit`)."""
     undecided: Undecided = "fail"
     """What a scenario counts as that could not be decided."""
     machines: tuple[str, ...] = ()

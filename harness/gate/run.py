@@ -11,11 +11,13 @@ from harness.duel import DuelSettings, Progress, WantedSides, compare_plan
 from harness.environment import read_environment
 from harness.errors import UsageError, closest
 from harness.gate.decision import GateResult, judge
+from harness.gate.explain import LimitsExplained, limit_curve
 from harness.gate.jobs import Against, GateJob, check_machine, max_slowdown, run_jobs
+from harness.gate.limit import gate_rule
 from harness.gate.policy import Policy
 from harness.gate.reports import remove_old
 from harness.scenario import ScenarioFile, read_scenario
-from harness.stats.rule import Rule, planned_looks
+from harness.stats.rule import Rule
 from harness.store import RESULTS, Baselines, Store, check_writable
 from harness.subject import SubjectCache, merge_base
 
@@ -66,21 +68,53 @@ def run_gate(request: GateRequest, cache: SubjectCache, progress: GateProgress) 
 def _jobs(request: GateRequest, cache: SubjectCache) -> Iterator[GateJob]:
     """Every duel of the gate. α is shared evenly while they run; Holm's correction at the end gives some of it back."""
     opponents = list(_opponents(request))
-    alpha = request.policy.alpha / len(opponents)
     for source, scenario, against, base in opponents:
-        yield _job(request, source, scenario, against, base, alpha, cache)
+        yield _job(request, source, scenario, against, base, len(opponents), cache)
+
+
+def explain_limits(request: GateRequest) -> LimitsExplained:
+    """Return how the duels that the policy asks for end at each true slowdown. None is run."""
+    duels = list(_duels(request))
+    curves = [
+        limit_curve(
+            source.resolve(),
+            name,
+            against,
+            _rule(request.policy, name, against, len(duels)),
+            request.policy.steps,
+            request.reports,
+        )
+        for source, name, against in duels
+    ]
+    return LimitsExplained(source=request.policy.source, curves=tuple(curves))
 
 
 def _opponents(request: GateRequest) -> Iterator[tuple[ScenarioFile, str, Against, str]]:
     """Yield (scenario, its name in the policy, which kind of base, its revision)."""
-    policy = request.policy
     base = request.wanted.base or merge_base(request.wanted.repo)[:SHORT_HASH]
     check_writable(request.reports / RESULTS)
-    for scenario in _chosen(request):
-        source = read_scenario(scenario)
-        yield source.overridden(request.overrides), scenario, "base", base
-        if policy.limits[scenario].max_creep is not None:
-            yield source.overridden(request.overrides), scenario, "baseline", _pinned(source.name, scenario, request)
+    for source, name, against in _duels(request):
+        yield source, name, against, base if against == "base" else _pinned(source.name, name, request)
+
+
+def _duels(request: GateRequest) -> Iterator[tuple[ScenarioFile, str, Against]]:
+    """Yield (scenario, its name in the policy, which kind of base)."""
+    for name in _chosen(request):
+        source = read_scenario(name).overridden(request.overrides)
+        yield source, name, "base"
+        if request.policy.limits[name].max_creep is not None:
+            yield source, name, "baseline"
+
+
+def _rule(policy: Policy, scenario: str, against: Against, duels: int) -> Rule:
+    """The rule of one of so many duels."""
+    limits = policy.limits[scenario]
+    return gate_rule(
+        max_slowdown(limits, against),
+        pairs=policy.pairs,
+        alpha=policy.alpha / duels,
+        min_abs_ns=limits.min_abs_ms * 1e6,
+    )
 
 
 def _chosen(request: GateRequest) -> tuple[str, ...]:
@@ -111,20 +145,12 @@ def _job(
     scenario: str,
     against: Against,
     base: str,
-    alpha: float,
+    duels: int,
     cache: SubjectCache,
 ) -> GateJob:
     policy, limits = request.policy, request.policy.limits[scenario]
-    limit = max_slowdown(limits, against)
-    # Both thresholds of the rule are the limit: `slower` is a regression, `same` surely none.
     settings = DuelSettings(
-        rule=Rule(
-            looks=planned_looks(policy.pairs),
-            alpha=alpha,
-            min_effect=limit,
-            min_abs_ns=limits.min_abs_ms * 1e6,
-            margin=limit,
-        ),
+        rule=_rule(policy, scenario, against, duels),
         steps=policy.steps,
         budget_s=policy.budget_s,
         seed=request.seed,
@@ -135,6 +161,6 @@ def _job(
     return GateJob(
         scenario=scenario,
         against=against,
-        max_slowdown=limit,
+        max_slowdown=max_slowdown(limits, against),
         plan=compare_plan(source, replace(request.wanted, base=base), settings, cache),
     )

@@ -1,21 +1,21 @@
 """What a rule does at each true difference: how often it says slower, same, or neither. By simulation.
 
 Launch pairs are drawn with the scatter that the machine and the scenario are known for, and every planned look is made
-as in a duel. It is the promise of a gate: at 0.8 of its limit at most 5 % may fail, at 1.2 at least 90 % must.
+as in a duel.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from harness.stats.estimands import PairDifference
 from harness.stats.rule import Rule
-from harness.stats.sequential import Outcome, look
+from harness.stats.sequential import Look, Outcome, look
 from harness.stats.variance_prior import VariancePrior
 
 
@@ -40,10 +40,11 @@ def operating_curve(
     base_ns: float = 1e9,
     prior: VariancePrior | None = None,
     duels: int,
+    passes: Callable[[Look], bool] = lambda _: False,
 ) -> list[OperatingPoint]:
     """Return a point for each true effect. `spread` is the standard deviation of a launch pair's ln(head/base);
-    `chance` draws the duels."""
-    return [_point(rule, spread, effect, chance, base_ns, prior, duels) for effect in effects]
+    `chance` draws the duels; `passes` says which undecided last looks count as `same` all the same."""
+    return [_point(rule, spread, effect, chance, base_ns, prior, duels, passes) for effect in effects]
 
 
 def _point(
@@ -54,6 +55,7 @@ def _point(
     base_ns: float,
     prior: VariancePrior | None,
     duels: int,
+    passes: Callable[[Look], bool],
 ) -> OperatingPoint:
     # (duels, pairs) ln(head/base)
     d = chance.normal(math.log1p(effect), spread, (duels, rule.looks[-1]))
@@ -65,7 +67,8 @@ def _point(
             found = look(differences[:count], rule, prior)
             if found.outcome is not Outcome.OPEN:
                 break
-        ends[found.outcome] += 1
+        passed = found.outcome is Outcome.OPEN and passes(found)
+        ends[Outcome.SAME if passed else found.outcome] += 1
         pairs += found.pairs
     return OperatingPoint(
         effect=effect,

@@ -24,7 +24,7 @@ def detectable_effect(
     """
     error = spread / math.sqrt(pairs)
     dof = pairs - 1.0 if dof is None else dof
-    return smallest_detectable(error, dof, rule.smallest_effect(base_ns), rule, rule.level(pairs))
+    return smallest_detectable(error, dof, rule, rule.level(pairs), base_ns)
 
 
 def pairs_to_detect(spread: float, effect: float, rule: Rule) -> int | None:
@@ -40,8 +40,8 @@ def pairs_to_decide(at: Look, rule: Rule) -> int | None:
             endpoint: _with_pairs(estimate, at.pairs, count, rule, endpoint)
             for endpoint, estimate in at.estimates.items()
         }
-        null = math.log1p(rule.null_effect)
-        return outcome_of(estimates, at.uneven_cuts, at.smallest_effect, at.margin, null)[0] is not Outcome.OPEN
+        outcome, _ = outcome_of(estimates, at.uneven_cuts, at.smallest_effect, at.margin, at.null_effect)
+        return outcome is not Outcome.OPEN
 
     return _fewest_pairs(decides)
 

@@ -40,7 +40,7 @@ class Rule:
     pass_level: float = 0.95
     power: float = 0.8
     null_effect: float = 0.0
-    """`slower` must be significantly above this: 0, or for a gate the largest slowdown that must not fail it."""
+    """`slower` must be significantly above this: 0, or for a gate (`gate.limit`) what must not fail it."""
 
     def __post_init__(self) -> None:
         if not self.looks or self.looks[0] < 2 or list(self.looks) != sorted(set(self.looks)):
@@ -73,7 +73,16 @@ class Rule:
 
     def equivalence_margin(self, base_ns: float) -> float:
         """|ln(head/base)| up to which both sides count as the same, for a step of `base_ns`."""
-        return math.log1p(max(self.margin, self.min_abs_ns / base_ns))
+        return math.log1p(max(self.margin * self._stretched(base_ns), self.min_abs_ns / base_ns))
+
+    def null(self, base_ns: float) -> float:
+        """ln(head/base) that `slower` must be significantly above, for a step of `base_ns`."""
+        return math.log1p(self.null_effect * self._stretched(base_ns))
+
+    def _stretched(self, base_ns: float) -> float:
+        """How far `min_abs_ns` moves a gate's limit, and the bounds below and above it in proportion."""
+        gate = self.null_effect > 0 and self.min_effect > 0
+        return max(1.0, self.min_abs_ns / base_ns / self.min_effect) if gate else 1.0
 
 
 def planned_looks(most_pairs: int) -> tuple[int, ...]:
@@ -89,12 +98,12 @@ def planned_looks(most_pairs: int) -> tuple[int, ...]:
     return tuple(sorted({look for look in DEFAULT_LOOKS if look < most_pairs} | {most_pairs}))
 
 
-def smallest_detectable(error: float, dof: float, smallest: float, rule: Rule, level: float) -> float:
+def smallest_detectable(error: float, dof: float, rule: Rule, level: float, base_ns: float) -> float:
     """Smallest true ln(head/base) called `slower` with the rule's power at a standard error with `dof` degrees.
 
-    `smallest` is the smallest effect, ln; `level` the one-sided level of the test.
+    `level` is the one-sided level of the test; `base_ns` brings in the absolute floor.
     """
     # Both conditions of `slower` must hold. Significance: the noncentral t that exceeds the look's own quantile with
     # the wanted power; the usual sum of two t quantiles promises 80 % and gives 35 to 55 % (docs/statistics.md).
     shift = float(special.nctdtrinc(dof, 1 - rule.power, t_quantile(1 - level, dof)))
-    return max(math.log1p(rule.null_effect) + shift * error, smallest + t_quantile(rule.power, dof) * error)
+    return max(rule.null(base_ns) + shift * error, rule.smallest_effect(base_ns) + t_quantile(rule.power, dof) * error)

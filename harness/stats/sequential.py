@@ -94,6 +94,8 @@ class Look:
     head_cut_steps: int
     uneven_cuts: bool
     """The cap cut more steps of one side than chance would, and what it cut is more than the margin."""
+    null_effect: float
+    """What `slower` must be significantly above: 0, but for a gate."""
     smallest_effect: float
     margin: float
     detectable_effect: float
@@ -128,15 +130,16 @@ def look(pairs: Sequence[PairDifference], rule: Rule, prior: VariancePrior | Non
             Problem.ZERO_VARIANCE,
             f"all {count} launch pairs differ by exactly {math.expm1(totals[0]) * 100:+.3f} %; real timings scatter",
         )
-    total = _estimate(totals, rule, Endpoint.TOTAL, prior)
-    typical = _estimate([pair.typical for pair in pairs], rule, Endpoint.TYPICAL)
-    uncapped = _estimate([pair.uncapped for pair in pairs], rule, Endpoint.UNCAPPED)
     base_ns = float(np.mean([pair.base_ns for pair in pairs]))
+    null = rule.null(base_ns)
+    total = _estimate(totals, rule, Endpoint.TOTAL, null, prior)
+    typical = _estimate([pair.typical for pair in pairs], rule, Endpoint.TYPICAL, null)
+    uncapped = _estimate([pair.uncapped for pair in pairs], rule, Endpoint.UNCAPPED, null)
     smallest, margin = rule.smallest_effect(base_ns), rule.equivalence_margin(base_ns)
     cuts = sum(pair.base_cut_steps for pair in pairs), sum(pair.head_cut_steps for pair in pairs)
     uneven = _uneven(*cuts) and abs(uncapped.mean) > margin
     estimates = {Endpoint.TOTAL: total, Endpoint.TYPICAL: typical, Endpoint.UNCAPPED: uncapped}
-    outcome, endpoint = outcome_of(estimates, uneven, smallest, margin, math.log1p(rule.null_effect))
+    outcome, endpoint = outcome_of(estimates, uneven, smallest, margin, null)
     return Look(
         pairs=count,
         total=total,
@@ -145,17 +148,18 @@ def look(pairs: Sequence[PairDifference], rule: Rule, prior: VariancePrior | Non
         base_cut_steps=cuts[0],
         head_cut_steps=cuts[1],
         uneven_cuts=uneven,
+        null_effect=null,
         smallest_effect=smallest,
         margin=margin,
-        detectable_effect=smallest_detectable(
-            math.sqrt(total.variance / count), total.dof, smallest, rule, total.level
-        ),
+        detectable_effect=smallest_detectable(math.sqrt(total.variance / count), total.dof, rule, total.level, base_ns),
         outcome=outcome,
         endpoint=endpoint,
     )
 
 
-def _estimate(d: Sequence[float], rule: Rule, endpoint: Endpoint, prior: VariancePrior | None = None) -> Estimate:
+def _estimate(
+    d: Sequence[float], rule: Rule, endpoint: Endpoint, null: float, prior: VariancePrior | None = None
+) -> Estimate:
     count = len(d)
     observed = sample_variance(d)
     # Medians of coarse clocks can agree exactly where totals do not.
@@ -164,7 +168,6 @@ def _estimate(d: Sequence[float], rule: Rule, endpoint: Endpoint, prior: Varianc
     level = rule.level(count, endpoint)
     mean, error = float(np.mean(d)), math.sqrt(variance / count)
     half, pass_half = t_quantile(1 - level, dof) * error, t_quantile(rule.pass_level, dof) * error
-    null = math.log1p(rule.null_effect)
     beyond = max(abs(mean) - null, 0.0) / error
     return Estimate(
         mean=mean,

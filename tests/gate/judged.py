@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from harness.comparison import Comparison, LaunchFigureChange, SameWork, Side
 from harness.comparison.metric_changes import metric_change
 from harness.duel import DuelPlan, DuelSide
 from harness.gate import GateJob
+from harness.gate.limit import gate_rule
 from harness.metrics import DEFAULT_LIMITS, METRICS
 from harness.scenario import CompareSettings, RunSettings, Scenario
 from harness.stats.paired import StepPairs
@@ -39,7 +41,7 @@ def comparison(
     differences: list[float],
     *,
     limit: float = 0.05,
-    alpha: float = 0.01,
+    alpha: float = 0.05,
     looks: tuple[int, ...] = (4,),
     objection: Objection | None = None,
     memory: tuple[int, int] | None = None,
@@ -48,7 +50,7 @@ def comparison(
     head: str = "main",
 ) -> Comparison:
     """A comparison of launch pairs that differ by these fractions of a step."""
-    rule = Rule(looks=looks, min_effect=limit, margin=limit, alpha=alpha)
+    rule = replace(gate_rule(limit, pairs=10, alpha=alpha), looks=looks)
     base = np.full((10, 1), STEP_NS)
     pairs = [StepPairs(base_ns=base, head_ns=np.round(base * (1 + share))) for share in differences]
     verdict = decide(pairs, rule, objection=objection)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +16,10 @@ from judged import comparison, gate_job
 
 from harness.errors import LaunchError, UsageError
 from harness.gate import GateResult, JobOutcome, Limits, Policy, Result, judge
+from harness.gate.limit import gate_rule
 from harness.stats.multiple import holm
-from harness.verdict import Objection, Reason
+from harness.stats.operating_curve import operating_curve
+from harness.verdict import Objection, Reason, State
 
 POLICY = Policy(source="p", scenarios=("a",), limits={"a": Limits()})
 SLOW = [0.20, 0.21, 0.19, 0.20]
@@ -34,11 +39,11 @@ def test_a_slowdown_beyond_the_limit_is_a_regression_and_names_what_grew() -> No
     assert found.line == "REGRESSION: 1 of 1 (a)"
 
 
-def test_a_significant_slowdown_within_the_limit_passes() -> None:
+def test_a_slowdown_within_the_limit_passes() -> None:
     found = gate(JobOutcome(job=gate_job(), comparison=comparison(CALM)))
     assert (found.result, found.exit_code) == (Result.PASS, 0)
     assert found.judgements[0].adjusted_p is not None
-    assert found.judgements[0].adjusted_p < 0.01
+    assert found.judgements[0].adjusted_p > 0.5, "of a slowdown beyond 0.8 of the limit, not of any"
 
 
 def test_a_head_that_is_faster_passes_even_where_the_rule_has_no_name_for_it() -> None:
@@ -47,7 +52,7 @@ def test_a_head_that_is_faster_passes_even_where_the_rule_has_no_name_for_it() -
     assert between.verdict.state.value == "undecided"
     found = gate(JobOutcome(job=gate_job(), comparison=between))
     assert found.result is Result.PASS
-    assert found.judgements[0].detail == "not slower, at most -3.5 %, limit 5.0 %"
+    assert found.judgements[0].detail == "not slower, at most -3.1 %, limit 5.0 %"
 
 
 @pytest.mark.parametrize(("means", "code", "counts"), [("fail", 3, True), ("pass", 0, False)])
@@ -121,10 +126,55 @@ def test_regressions_are_those_that_holm_rejects(p_values: list[float], alpha: f
 
 def test_a_duel_that_failed_is_a_test_without_evidence() -> None:
     slow = comparison(SLOW)
-    p = 0.008
+    p = 0.03
     outcome = JobOutcome(job=gate_job(), comparison=replace(slow, verdict=replace(slow.verdict, p=p)))
     assert gate(outcome).result is Result.REGRESSION
     both = gate(outcome, JobOutcome(job=gate_job("dead"), problem=LaunchError("x")))
     assert both.judgements[0].adjusted_p is not None
     assert math.isclose(both.judgements[0].adjusted_p, 2 * p)
     assert both.judgements[0].result is Result.UNDECIDED
+    assert both.judgements[0].detail == "significant alone, but not among so many duels"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.008, 0.013])
+@pytest.mark.parametrize("limit", [0.05, 0.10])
+def test_the_promise_at_a_limit(limit: float, spread: float) -> None:
+    """By simulation, with the gate's own decision over whole comparisons."""
+    chance = np.random.default_rng(11)
+    ends: dict[float, Counter[Result]] = {}
+    for share in (0.5, 0.8, 1.0, 1.2):
+        drawn = np.expm1(chance.normal(math.log1p(share * limit), spread, (400, 10)))
+        outcomes = [
+            JobOutcome(job=gate_job(limit=limit), comparison=comparison(row, limit=limit, looks=(3, 5, 7, 10)))
+            for row in drawn.tolist()
+        ]
+        ends[share] = Counter(gate(outcome).result for outcome in outcomes)
+    assert ends[0.5][Result.PASS] == 400
+    assert ends[0.8][Result.REGRESSION] <= 0.05 * 400
+    assert ends[1.2][Result.REGRESSION] >= 0.9 * 400
+    assert ends[1.2][Result.PASS] <= 0.06 * 400
+    assert 0.2 * 400 < ends[1.0][Result.REGRESSION] < 0.6 * 400, "at the limit itself nothing is promised"
+
+
+def test_noise_that_cannot_hold_the_promise_is_said_with_the_pairs_that_would() -> None:
+    loud = comparison([0.08, -0.02, 0.05, 0.0, 0.07, 0.01, 0.06, 0.02, 0.03, 0.09], looks=(3, 5, 7, 10))
+    assert loud.verdict.state is State.UNDECIDED
+    (judgement,) = gate(JobOutcome(job=gate_job(), comparison=loud)).judgements
+    assert judgement.result is Result.UNDECIDED
+    said = re.fullmatch(
+        r"launch pairs scatter by 3\.5 %: 10 cannot hold a limit of 5\.0 %, (\d+) would \(--pairs \1\); "
+        "stepduel gate --explain-limit tells more",
+        judgement.detail,
+    )
+    assert said is not None, judgement.detail
+    spread, enough = math.sqrt(loud.verdict.looks[-1].total.variance), int(said[1])
+    rule = gate_rule(0.05, pairs=enough, alpha=0.05)
+    (point,) = operating_curve(rule, spread, [0.06], np.random.default_rng(3), duels=1000)
+    assert point.slower == pytest.approx(0.92, abs=0.03), "so many pairs do hold it, and hardly more than needed"
+
+
+def test_min_abs_moves_the_limit_with_what_is_spared_and_caught() -> None:
+    rule, plain = gate_rule(0.05, pairs=10, alpha=0.05, min_abs_ns=2e6), gate_rule(0.1, pairs=10, alpha=0.05)
+    for name in ("null", "smallest_effect", "equivalence_margin"):
+        assert getattr(rule, name)(20e6) == pytest.approx(getattr(plain, name)(20e6)), "2 ms are 10 % of 20 ms"

@@ -161,9 +161,10 @@ def explanation(comparison: Comparison) -> str:
         case State.UNDECIDED:
             return f"{evidence} so far ({verdict.reason.value})."
         case _:
+            excluded = percent(rule.null_effect) if rule.null_effect else "zero"
             return (
-                f"Over {evidence} the interval excludes zero and the difference exceeds the smallest that matters, "
-                f"{percent(rule.min_effect)}."
+                f"Over {evidence} the interval excludes {excluded} and the difference exceeds the smallest that "
+                f"matters, {percent(rule.min_effect)}."
             )
 
 
