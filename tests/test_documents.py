@@ -30,6 +30,7 @@ from harness.gate.jobs import JobOutcome
 from harness.gate.policy import Limits, Policy
 from harness.history.document import document as history_document
 from harness.history.series import ScenarioHistory, scenario_history
+from harness.stats.interleaving import Effect, Interleaving
 from harness.stats.periods import Period
 from harness.stats.variance_prior import VariancePrior
 from harness.store import Store
@@ -188,9 +189,11 @@ def test_a_difference() -> None:
 
 def test_a_comparison(duel: Comparison) -> None:
     document = compare_document(duel)
-    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period"))
+    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period", "Interleaving"))
     lent = replace(duel, prior=VariancePrior(dof=3.0, variance=1e-6, duels=4))
-    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period"))
+    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period", "Interleaving"))
+    told = Interleaving(pairs=4, bias=Effect(ratio=2.0, ci=(1.9, 2.1)), base=1.0, head=2.0, slack=0.01, beyond=True)
+    assert compare_document(replace(duel, interleaving=told))["interleaving"] == plain(asdict(told))
     period = Period(every=8, first=3, extra_ns=4e7, path="step/forward_backward")
     periodic = replace(duel, verdict=replace(duel.verdict, period=period))
     assert compare_document(periodic)["verdict"]["period"] == asdict(period)
@@ -202,7 +205,7 @@ def test_a_comparison(duel: Comparison) -> None:
 def test_a_gate() -> None:
     found = gate()
     document = gate_document(found)
-    check(found, document, never_here=("VariancePrior", "FirstDifference", "Pair", "Period"))
+    check(found, document, never_here=("VariancePrior", "FirstDifference", "Pair", "Period", "Interleaving", "Effect"))
     assert (document["result"], document["exit_code"]) == ("regression", 1)
 
 

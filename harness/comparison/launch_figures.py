@@ -119,8 +119,8 @@ def _first_step_ns(steps: Sequence[DuelStepRecord]) -> float | None:
 
 
 def _slope(steps: Sequence[DuelStepRecord], metric: str) -> float | None:
-    values = [float(step.figures[metric]) for step in steps if step.measured and metric in step.figures]
-    return slope(np.array(values)) if len(values) >= FEWEST_STEPS else None
+    values = {step.sequence: float(step.figures[metric]) for step in steps if step.measured and metric in step.figures}
+    return _slope_of(values)
 
 
 def _time_slope(steps: Sequence[DuelStepRecord]) -> float | None:
@@ -128,4 +128,10 @@ def _time_slope(steps: Sequence[DuelStepRecord]) -> float | None:
     for step in steps:
         if step.measured:
             slowest[step.sequence] = max(float(step.duration_ns), slowest.get(step.sequence, 0.0))
-    return slope(np.array(list(slowest.values()))) if len(slowest) >= FEWEST_STEPS else None
+    return _slope_of(slowest)
+
+
+def _slope_of(by_sequence: Mapping[int, float]) -> float | None:
+    """With turns of several steps, not every step is measured."""
+    at = sorted(by_sequence)
+    return slope(np.array([by_sequence[step] for step in at]), at) if len(at) >= FEWEST_STEPS else None

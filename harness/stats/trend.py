@@ -35,13 +35,16 @@ class Trend:
         return self.low > 0
 
 
-def slope(values: FloatArray) -> float:
-    """Return the median slope over all pairs of the (steps,) values; NaN for fewer than two."""
-    count = len(values)
-    if count < 2:
+def slope(values: FloatArray, steps: Sequence[int] | None = None) -> float:
+    """Return the median slope over all pairs of the (steps,) values; NaN for fewer than two.
+
+    `steps` says at which steps they were measured, rising; one after the other without it.
+    """
+    if len(values) < 2:
         return math.nan
-    first, second = np.triu_indices(count, k=1)  # (pairs of steps,)
-    return float(np.median((values[second] - values[first]) / (second - first)))
+    at = np.arange(len(values)) if steps is None else np.asarray(steps)
+    first, second = np.triu_indices(len(values), k=1)  # (pairs of steps,)
+    return float(np.median((values[second] - values[first]) / (at[second] - at[first])))
 
 
 def trend(series: Sequence[FloatArray], less: Sequence[FloatArray] | None = None) -> Trend | None:

@@ -19,6 +19,12 @@ def test_the_slope_is_that_of_theil_and_sen(values: np.ndarray) -> None:
     assert slope(values) == pytest.approx(stats.theilslopes(values).slope, rel=1e-9, abs=1e-9)
 
 
+def test_steps_that_were_not_measured_are_counted() -> None:
+    at = [step for step in range(40) if step % 5]
+    assert slope(3.0 * np.array(at), at) == pytest.approx(3.0)
+    assert slope(3.0 * np.array(at)) > 3.5
+
+
 @given(st.floats(-5, 5), st.floats(0, 100))
 def test_a_jump_is_no_trend(per_step: float, jump: float) -> None:
     values = per_step * np.arange(30.0)
