@@ -34,6 +34,7 @@ from harness.stats.periods import Period
 from harness.stats.variance_prior import VariancePrior
 from harness.store import Store
 from harness.store.timeline import History
+from harness.verdict import SlowerRange
 
 LEFT_OUT = {
     ("TraceAnalysis", "trace"): "events: `stepduel export` writes them, and the document describes the trace",
@@ -188,12 +189,15 @@ def test_a_difference() -> None:
 
 def test_a_comparison(duel: Comparison) -> None:
     document = compare_document(duel)
-    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period"))
+    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period", "SlowerRange"))
     lent = replace(duel, prior=VariancePrior(dof=3.0, variance=1e-6, duels=4))
-    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period"))
+    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period", "SlowerRange"))
     period = Period(every=8, first=3, extra_ns=4e7, path="step/forward_backward")
     periodic = replace(duel, verdict=replace(duel.verdict, period=period))
     assert compare_document(periodic)["verdict"]["period"] == asdict(period)
+    slower = SlowerRange(path="step/load", delta_ns=1e6, ci_ns=(9e5, 1.1e6))
+    costly = replace(duel, verdict=replace(duel.verdict, slower_range=slower))
+    assert compare_document(costly)["verdict"]["slower_range"] == {**asdict(slower), "ci_ns": [9e5, 1.1e6]}
     assert document["uncapped_delta_ns"] == duel.uncapped_delta_ns
     assert document["verdict"]["line"] == duel.verdict.line
     assert [part["delta_ns"] for part in document["ranges"]] == [part.delta_ns for part in duel.ranges]
@@ -202,7 +206,7 @@ def test_a_comparison(duel: Comparison) -> None:
 def test_a_gate() -> None:
     found = gate()
     document = gate_document(found)
-    check(found, document, never_here=("VariancePrior", "FirstDifference", "Pair", "Period"))
+    check(found, document, never_here=("VariancePrior", "FirstDifference", "Pair", "Period", "SlowerRange"))
     assert (document["result"], document["exit_code"]) == ("regression", 1)
 
 
