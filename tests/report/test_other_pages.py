@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 from markup import check_page
@@ -45,6 +45,10 @@ class Result:
     figures: Mapping[str, float | None] = field(default_factory=lambda: {"peak_memory_bytes": 300_000_000})
     log_tail: tuple[str, ...] = ()
     durations_ns: list[int] = field(default_factory=list)
+
+    @property
+    def step_mean_ns(self) -> float | None:
+        return fmean(self.durations_ns) if self.durations_ns else None
 
     @property
     def step_median_ns(self) -> float | None:
