@@ -47,6 +47,7 @@ class BenchResult:
 
     ALSO_IN_DOCUMENT: ClassVar = (
         "durations_ns",
+        "step_mean_ns",
         "step_median_ns",
         "tokens_per_s",
         "figures",
@@ -78,6 +79,11 @@ class BenchResult:
         for step in self.measured:
             slowest[step.sequence] = max(step.duration_ns, slowest.get(step.sequence, 0))
         return list(slowest.values())
+
+    @property
+    def step_mean_ns(self) -> float | None:
+        """Time paid: the total of `durations_ns` over their number. None without a measured step."""
+        return fmean(self.durations_ns) if self.durations_ns else None
 
     @property
     def step_median_ns(self) -> float | None:

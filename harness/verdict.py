@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from harness.names import PATH_SEPARATOR, STEP
 from harness.stats.estimands import PairDifference, pair_differences
 from harness.stats.paired import Problem, StepPairs, UnusableError
 from harness.stats.periods import Period, longest_period
@@ -73,6 +74,15 @@ class Objection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlowerRange:
+    """A range that is certainly slower, whatever the whole is. Times are self time, mean a step."""
+
+    path: str
+    delta_ns: float
+    ci_ns: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """A verdict and every number it rests on. Ratios are head/base; absent numbers are None, never NaN.
 
@@ -97,6 +107,8 @@ class Verdict:
     longest_period: int = 0
     period: Period | None = None
     """What one side pays at every Nth step, where a comparison found that."""
+    slower_range: SlowerRange | None = None
+    """Of an undecided duel, where a comparison found one: the range that certainly costs most."""
     detectable_effect: float | None = None
     next_step: str | None = None
     detail: str | None = None
@@ -115,6 +127,8 @@ class Verdict:
             parts[0] += f", {change(self.alone_ratio)} alone"
         if self.period is not None:
             parts[0] += f": {period_text(self.period)}"
+        if self.slower_range is not None:
+            parts[0] += f"; {slower_text(self.slower_range)}"
         if self.p is not None:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
@@ -129,6 +143,13 @@ def period_text(period: Period) -> str:
     what = f"{milliseconds(abs(period.extra_ns))} ms {'more' if period.extra_ns > 0 else 'less'}"
     where = "" if period.path is None else f", in {period.path}"
     return f"{what} at every {ordinal(period.every)} step{where}"
+
+
+def slower_text(slower: SlowerRange) -> str:
+    """Return a slower range for people: `train_batch is slower by 1.744 ms [1.555, 1.933]`."""
+    name = slower.path.removeprefix(f"{STEP}{PATH_SEPARATOR}")
+    low, high = map(milliseconds, slower.ci_ns)
+    return f"{name} is slower by {milliseconds(slower.delta_ns)} ms [{low}, {high}]"
 
 
 def detectable_text(detectable_effect: float) -> str:

@@ -35,6 +35,7 @@ from harness.stats.periods import Period
 from harness.stats.variance_prior import VariancePrior
 from harness.store import Store
 from harness.store.timeline import History
+from harness.verdict import SlowerRange
 
 LEFT_OUT = {
     ("TraceAnalysis", "trace"): "events: `stepduel export` writes them, and the document describes the trace",
@@ -189,14 +190,17 @@ def test_a_difference() -> None:
 
 def test_a_comparison(duel: Comparison) -> None:
     document = compare_document(duel)
-    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period", "Interleaving"))
+    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period", "SlowerRange", "Interleaving"))
     lent = replace(duel, prior=VariancePrior(dof=3.0, variance=1e-6, duels=4))
-    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period", "Interleaving"))
+    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period", "SlowerRange", "Interleaving"))
     told = Interleaving(pairs=4, bias=Effect(ratio=2.0, ci=(1.9, 2.1)), base=1.0, head=2.0, slack=0.01, beyond=True)
     assert compare_document(replace(duel, interleaving=told))["interleaving"] == plain(asdict(told))
     period = Period(every=8, first=3, extra_ns=4e7, path="step/forward_backward")
     periodic = replace(duel, verdict=replace(duel.verdict, period=period))
     assert compare_document(periodic)["verdict"]["period"] == asdict(period)
+    slower = SlowerRange(path="step/load", delta_ns=1e6, ci_ns=(9e5, 1.1e6))
+    costly = replace(duel, verdict=replace(duel.verdict, slower_range=slower))
+    assert compare_document(costly)["verdict"]["slower_range"] == {**asdict(slower), "ci_ns": [9e5, 1.1e6]}
     assert document["uncapped_delta_ns"] == duel.uncapped_delta_ns
     assert document["verdict"]["line"] == duel.verdict.line
     assert [part["delta_ns"] for part in document["ranges"]] == [part.delta_ns for part in duel.ranges]
@@ -205,7 +209,8 @@ def test_a_comparison(duel: Comparison) -> None:
 def test_a_gate() -> None:
     found = gate()
     document = gate_document(found)
-    check(found, document, never_here=("VariancePrior", "FirstDifference", "Pair", "Period", "Interleaving", "Effect"))
+    unseen = ("VariancePrior", "FirstDifference", "Pair", "Period", "SlowerRange", "Interleaving", "Effect")
+    check(found, document, never_here=unseen)
     assert (document["result"], document["exit_code"]) == ("regression", 1)
 
 

@@ -41,6 +41,8 @@ class RankSummary:
 
     rank: int
     steps: int
+    mean_ns: float
+    """Time paid: the total over the number of steps."""
     median_ns: float
     gpu_busy_ns: float
     """Median."""
@@ -55,7 +57,7 @@ class TraceAnalysis:
         "steps": "arrays: the document has a row for each step, and the steps' name",
         "step_gpu": "arrays: in the rows of the steps",
     }
-    ALSO_IN_DOCUMENT: ClassVar = ("dropped_steps", "slowest_rank")
+    ALSO_IN_DOCUMENT: ClassVar = ("dropped_steps", "slowest_rank", "step_mean_ns", "step_median_ns")
 
     trace: Trace
     steps: Steps
@@ -87,8 +89,18 @@ class TraceAnalysis:
 
     @property
     def slowest_rank(self) -> RankSummary | None:
-        """The rank with the longest median step; None with fewer than two ranks."""
-        return max(self.ranks, key=lambda rank: rank.median_ns) if len(self.ranks) > 1 else None
+        """The rank with the longest mean step; None with fewer than two ranks."""
+        return max(self.ranks, key=lambda rank: rank.mean_ns) if len(self.ranks) > 1 else None
+
+    @property
+    def step_mean_ns(self) -> float | None:
+        """Mean kept step of the slowest rank; None where there are no steps."""
+        return max((rank.mean_ns for rank in self.ranks), default=None) if self.steps.name else None
+
+    @property
+    def step_median_ns(self) -> float | None:
+        """Its median kept step."""
+        return max(self.ranks, key=lambda rank: rank.mean_ns).median_ns if self.ranks and self.steps.name else None
 
 
 def analyze(
@@ -138,6 +150,7 @@ def _ranks(steps: Steps, busy: Int64Array) -> list[RankSummary]:
                 RankSummary(
                     rank=rank,
                     steps=int(own.sum()),
+                    mean_ns=float(np.mean(steps.duration_ns[own])),
                     median_ns=float(np.median(steps.duration_ns[own])),
                     gpu_busy_ns=float(np.median(busy[own])),
                 )

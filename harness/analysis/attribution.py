@@ -9,7 +9,8 @@ of which the cap counts a share counts with that share of each of its ranges. La
 of the plain mean steps, hiccups included, stands beside it (`uncapped_delta_ns`).
 
 Figures are rounded to whole nanoseconds such that they still add up exactly. The interval of a part is a t interval
-over launch pairs; its q-value (Benjamini-Hochberg over all parts) explains and never decides.
+over launch pairs. Where there are many parts they lend each other variance, as shares of their size: three launch pairs
+hardly know their own. Its q-value (Benjamini-Hochberg over all parts) explains and never decides.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import numpy as np
 from harness.analysis.range_part import JudgedPart, Sides
 from harness.names import PATH_SEPARATOR
 from harness.stats.multiple import benjamini_hochberg
-from harness.stats.paired import FloatArray, mean_interval
+from harness.stats.paired import FloatArray
+from harness.stats.variance_prior import moderated_interval
 from harness.trace.model import Int64Array
 
 FALSE_DISCOVERY_RATE = 0.10
@@ -144,7 +146,7 @@ def _means(
 
 
 def _parts(paths: list[str], found: Mapping[str, set[str]], base: FloatArray, head: FloatArray) -> list[JudgedPart]:
-    low, high, p = mean_interval(head - base, CONFIDENCE)
+    low, high, p = moderated_interval(head - base, (head + base).mean(axis=0) / 2, CONFIDENCE)
     q = benjamini_hochberg(p)
     base_ns, head_ns = _whole(base.mean(axis=0)), _whole(head.mean(axis=0))
     return [

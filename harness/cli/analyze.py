@@ -94,6 +94,11 @@ def _print_steps(found: TraceAnalysis) -> None:
     print_table(f"Steps ({steps.name})", tuple(cells[0]) if cells else (), [tuple(row.values()) for row in cells])
     if len(indexes) > _STEP_ROWS:
         print_paragraph(f"… and {len(indexes) - _STEP_ROWS} more steps (--json has all)")
+    if found.step_mean_ns is not None and found.step_median_ns is not None:
+        took = (
+            f"{milliseconds(found.step_mean_ns)} ms on average, {milliseconds(found.step_median_ns)} ms in the median"
+        )
+        print_paragraph(f"A step takes {took}.")
     reasons: dict[str, list[str]] = {}
     for row, reason in enumerate(steps.dropped):
         if reason is not None:
@@ -144,13 +149,13 @@ def _print_idle_in(found: TraceAnalysis) -> None:
 
 
 def _print_ranks(found: TraceAnalysis, slowest: RankSummary) -> None:
-    headers = ("rank", "steps", "median ms", "GPU busy ms")[: 4 if _has_gpu(found) else 3]
+    headers = ("rank", "steps", "mean ms", "median ms", "GPU busy ms")[: 5 if _has_gpu(found) else 4]
     rows = [
-        (f"rank {r.rank}", f"{r.steps}", milliseconds(r.median_ns), milliseconds(r.gpu_busy_ns))[: len(headers)]
+        (f"rank {r.rank}", f"{r.steps}", *map(milliseconds, (r.mean_ns, r.median_ns, r.gpu_busy_ns)))[: len(headers)]
         for r in found.ranks
     ]
     print_table("Ranks", headers, rows)
-    behind = slowest.median_ns - min(r.median_ns for r in found.ranks)
+    behind = slowest.mean_ns - min(r.mean_ns for r in found.ranks)
     print_paragraph(f"Slowest: rank {slowest.rank}, {milliseconds(behind)} ms behind the fastest.")
 
 

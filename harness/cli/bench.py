@@ -239,9 +239,10 @@ def _figures(item: PathSummary) -> tuple[str, ...]:
 
 def _summary(result: BenchResult) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
-    if result.step_median_ns is not None:
+    if result.step_mean_ns is not None and result.step_median_ns is not None:
         steps = f"{len(result.durations_ns)} steps after {result.warmup_steps} of warm-up"
-        lines.append(("step", f"{milliseconds(result.step_median_ns)} ms median of {steps}"))
+        took = f"{milliseconds(result.step_mean_ns)} ms mean, {milliseconds(result.step_median_ns)} ms median"
+        lines.append(("step", f"{took} of {steps}"))
     if result.tokens_per_s is not None:
         lines.append(("speed", tokens_per_s_text(result.tokens_per_s)))
     for name, value in result.figures.items():

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import names
-from harness.analysis.attribution import attribute, dearest_path
+from harness.analysis.attribution import Attribution, attribute, dearest_path
 from harness.comparison.alone import weigh_interleaving
 from harness.comparison.launch_figures import launch_figures
 from harness.comparison.metric_changes import MetricChange, metric_changes
-from harness.comparison.result import Comparison, Pair, Side
+from harness.comparison.result import LEAST_SHARE_OF_EFFECT, Comparison, Pair, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
 from harness.metrics import DEFAULT_LIMITS
 from harness.stats.estimands import PairDifference, cap_pairs, pair_differences
@@ -31,7 +31,10 @@ from harness.stats.rule import Rule
 from harness.stats.turns import Turn, longer_turn, turn_of
 from harness.stats.variance_prior import VariancePrior
 from harness.store import SIDES, DuelRangeRecord, DuelRecord, Duels, DuelStepRecord, PairRecord, SideName
-from harness.verdict import Objection, Reason, decide
+from harness.verdict import Objection, Reason, SlowerRange, State, decide
+
+CERTAIN_Q = 0.01
+"""q-value up to which a range is told beside an undecided verdict: ten times as strict as a mark in a table."""
 
 
 def compare_stored(duels: Duels, duel_id: str) -> Comparison:
@@ -61,8 +64,12 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     sides = _self_times(steps, duels.slowest_ranges(duel_id), stepped)
     counted = _counted(usable, steps, turn)
     split = attribute(sides["base"], sides["head"], counted) if all(sides.values()) else None
-    if turn_steps == 1:  # with longer turns steps are missing between those that were measured
-        verdict = replace(verdict, period=_period(usable, sides, duel.warmup_steps))
+    verdict = replace(
+        verdict,
+        # With longer turns steps are missing between those that were measured.
+        period=_period(usable, sides, duel.warmup_steps) if turn_steps == 1 else None,
+        slower_range=None if split is None or verdict.state is not State.UNDECIDED else _slower(split, rule),
+    )
     return Comparison(
         duel=duel,
         environment=duels.environment(duel_id),
@@ -192,6 +199,16 @@ def _period(
     last = max((record.sequence for record in sides["head"]), default=0)
     path = dearest_path(sides["base"], sides["head"], range(warmup_steps + found.first, last + 1, found.every))
     return replace(found, path=path)
+
+
+def _slower(split: Attribution, rule: Rule) -> SlowerRange | None:
+    """Return the range that certainly takes longer and costs most, if any costs what matters."""
+    least_ns = LEAST_SHARE_OF_EFFECT * rule.min_effect * split.base_ns
+    for part in split.parts:  # the largest first
+        certain = part.q is not None and part.q <= CERTAIN_Q
+        if certain and part.ci_ns is not None and part.delta_ns > max(least_ns, 0) and part.path != names.STEP:
+            return SlowerRange(path=part.path, delta_ns=part.delta_ns, ci_ns=part.ci_ns)
+    return None
 
 
 def _whole_step(step: DuelStepRecord) -> DuelRangeRecord:

@@ -38,6 +38,8 @@ class Run(Protocol):
     @property
     def durations_ns(self) -> Sequence[int]: ...
     @property
+    def step_mean_ns(self) -> float | None: ...
+    @property
     def step_median_ns(self) -> float | None: ...
     @property
     def tokens_per_s(self) -> float | None: ...
@@ -87,7 +89,7 @@ def _lead(result: Run) -> Section:
             role="invalid",
             tiles=_tiles(result),
         )
-    step_ns = result.step_median_ns
+    step_ns = result.step_mean_ns
     sentence = "No step was measured." if step_ns is None else f"A step takes {milliseconds(step_ns)} ms."
     return headline.section(crumb=run.scenario, description=description, sentence=sentence, tiles=_tiles(result))
 
@@ -95,12 +97,13 @@ def _lead(result: Run) -> Section:
 def _tiles(result: Run) -> list[headline.Tile]:
     tiles: list[headline.Tile] = []
     times_ns = sorted(result.durations_ns)
-    if result.step_median_ns is not None:
+    if result.step_mean_ns is not None and result.step_median_ns is not None:
         spread = f"{milliseconds(times_ns[0])} to {milliseconds(times_ns[-1])} ms"
         steps_made = f"{plural(len(times_ns), 'step')} after {result.warmup_steps} of warm-up"
-        value = f"{milliseconds(result.step_median_ns)} ms"
-        detail = f"{spread} over {steps_made}" if len(times_ns) > 1 else steps_made
-        tiles.append(headline.Tile(title="Step time, median", value=value, detail=detail, wide=True))
+        value = f"{milliseconds(result.step_mean_ns)} ms"
+        detail = f"median {milliseconds(result.step_median_ns)} ms, " if len(times_ns) > 1 else ""
+        detail += f"{spread} over {steps_made}" if len(times_ns) > 1 else steps_made
+        tiles.append(headline.Tile(title="Step time, mean", value=value, detail=detail, wide=True))
     own = sorted(result.ranges, key=lambda item: -item.self_median_ns)[:MOST_RANGES]
     if own:
         rows = [(item.path, f"{milliseconds(item.self_median_ns)} ms") for item in own]

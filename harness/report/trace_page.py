@@ -124,13 +124,15 @@ def _trace_lead(found: TraceAnalysis, sources: Sequence[str]) -> Section:
         ranks = f"the slowest of {len(found.ranks)} ranks is {behind.rank}" if slowest else "one rank"
         tiles.append(
             headline.Tile(
-                title="Step time, median" if found.steps.name else "Capture",
-                value=f"{milliseconds(behind.median_ns)} ms",
-                detail=f"{plural(behind.steps, 'step')} kept; {ranks}" if found.steps.name else ranks,
+                title="Step time, mean" if found.steps.name else "Capture",
+                value=f"{milliseconds(behind.mean_ns)} ms",
+                detail=f"median {milliseconds(behind.median_ns)} ms; {plural(behind.steps, 'step')} kept; {ranks}"
+                if found.steps.name
+                else ranks,
                 wide=True,
             )
         )
-        took = f"{milliseconds(behind.median_ns)} ms"
+        took = f"{milliseconds(behind.mean_ns)} ms"
         sentence = (
             f"A step takes {took}." if found.steps.name else f"No range repeats like a step; {took} were captured."
         )

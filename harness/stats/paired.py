@@ -99,17 +99,23 @@ def sample_variance(values: Sequence[float]) -> float:
 def mean_interval(values: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Two-sided t interval and p-value of the mean over the rows of a (pairs, parts) array.
 
+    See `t_interval` for what it returns.
+    """
+    count, parts = values.shape
+    spread = values.std(axis=0, ddof=1) if count > 1 else np.full(parts, np.nan)
+    return t_interval(values.mean(axis=0), spread / math.sqrt(count), count - 1.0, confidence)
+
+
+def t_interval(
+    mean: FloatArray, error: FloatArray, dof: float, confidence: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Two-sided t interval and p-value of means, (parts,), with their standard errors of `dof` degrees of freedom.
+
     Returns `(low, high, p)`, each of shape (parts,). One row, or a column without any spread, has no interval: NaN
     bounds and a NaN p, which no correction for multiple tests may take for evidence.
     """
-    count, parts = values.shape
-    if count < 2:
-        nothing = np.full(parts, np.nan)
-        return nothing, nothing.copy(), nothing.copy()
-    mean = values.mean(axis=0)
-    error = values.std(axis=0, ddof=1) / math.sqrt(count)
     # A constant column can leave a rounding residue of the mean behind: spread below that is none.
     error = np.where(error > 1e-12 * np.abs(mean), error, np.nan)
-    half = t_quantile(0.5 + confidence / 2, count - 1) * error
-    p = 2 * special.stdtr(count - 1, -np.abs(mean) / error)
+    half = t_quantile(0.5 + confidence / 2, dof) * error
+    p = 2 * special.stdtr(dof, -np.abs(mean) / error)
     return mean - half, mean + half, np.asarray(p, dtype=np.float64)

@@ -1,9 +1,10 @@
-"""What stored runs of the same scenario on the same machine add: lent variance, and a warning for odd points.
+"""What measurements of the same kind add to one: lent variance, and a warning for odd points.
 
 Four launch pairs give three degrees of freedom, for which the t quantile is large. Same-code duels on the same machine
 know how noisy the machine is. `estimate_prior` fits a scaled inverse chi-square distribution to their variances (Smyth
 2004, as in limma), and `VariancePrior.pooled` lends its degrees of freedom to a new duel. It is one-sided on purpose:
-history may shorten the t quantile, never the noise that was just observed.
+history may shorten the t quantile, never the noise that was just observed. The ranges of one duel lend to each other in
+the same way (`moderated_interval`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from enum import StrEnum
 import numpy as np
 from scipy import special
 
-from harness.stats.paired import sample_variance, t_quantile
+from harness.stats.paired import FloatArray, mean_interval, sample_variance, t_interval, t_quantile
 
 MIN_DUELS = 20
-"""Same-code duels that must be stored before any variance is lent."""
+"""Same-code duels, or ranges, that it takes before any variance is lent."""
 MAX_LENT_DOF = 6.0
 MIN_POINTS = 10
 """Points of the same key before a new one can be called suspicious."""
@@ -59,6 +60,29 @@ def estimate_prior(variances: Sequence[float], pairs: Sequence[int]) -> Variance
     dof = MAX_LENT_DOF if excess <= 0 else min(2 * inverse_trigamma(excess), MAX_LENT_DOF)
     log_variance = float(np.mean(e) + special.digamma(dof / 2) - math.log(dof / 2))
     return VariancePrior(dof=dof, variance=math.exp(log_variance), duels=len(known))
+
+
+def moderated_interval(
+    values: FloatArray, scale: FloatArray, confidence: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return `paired.t_interval` of the mean over the rows of a (pairs, parts) array; the parts lend variance.
+
+    They lend it to each other: variances are alike as shares of `scale`, (parts,) in the unit of the values. Where
+    fewer than `MIN_DUELS` parts scatter each has its own.
+    """
+    count = len(values)
+    mean, error = values.mean(axis=0), np.full(len(scale), np.nan)
+    if count < 2:
+        return mean_interval(values, confidence)
+    variances = values.var(axis=0, ddof=1)
+    usable = (scale > 0) & (variances > (1e-12 * np.abs(mean)) ** 2)
+    prior = estimate_prior((variances[usable] / scale[usable] ** 2).tolist(), [count] * int(usable.sum()))
+    if prior is None:
+        return mean_interval(values, confidence)
+    for at in np.flatnonzero(usable):
+        variance, dof = prior.pooled(float(variances[at] / scale[at] ** 2), count)
+        error[at] = math.sqrt(variance / count) * scale[at]
+    return t_interval(mean, error, dof, confidence)
 
 
 def inverse_trigamma(value: float) -> float:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from stored_duels import DUEL_ID, DuelSpec, comparison_of
 
 from harness.comparison import Comparison, compare_stored
+from harness.stats.rule import Rule
 from harness.store import Duels, Store
+from harness.verdict import SlowerRange, State
 
 
 def figures(comparison: Comparison) -> tuple[object, ...]:
@@ -28,3 +32,21 @@ def test_warm_up_steps_do_not_count(tmp_path: Path, traced: bool) -> None:
         assert figures(compare_stored(Duels(store), DUEL_ID)) == figures(before)
     assert before.pairs[0].steps == 12
     assert before.ranges
+
+
+def test_a_range_that_is_certainly_slower_is_said_while_the_whole_is_undecided(tmp_path: Path) -> None:
+    comparison_of(tmp_path, DuelSpec(pairs=6))
+    with Store(tmp_path / "results.db") as store:
+        Duels(store).update(DUEL_ID, rule=asdict(Rule(looks=(3, 6), min_effect=0.1, margin=0.001)))
+        found = compare_stored(Duels(store), DUEL_ID)
+    verdict, first = found.verdict, next(part for part in found.ranges if part.delta_ns > 0)
+    assert verdict.state is State.UNDECIDED
+    assert verdict.slower_range == SlowerRange(path=first.path, delta_ns=first.delta_ns, ci_ns=first.ci_ns or (0, 0))
+    said = r"typical step; train_mode_enter/load_fsdp_model_to_gpu is slower by [\d.]+ ms \[[\d.]+, [\d.]+\]  p "
+    assert re.search(said, verdict.line), verdict.line
+
+
+def test_a_decided_duel_names_no_range_in_its_line(tmp_path: Path) -> None:
+    found, _ = comparison_of(tmp_path, DuelSpec(pairs=6))
+    assert found.verdict.state is State.FASTER or found.verdict.state is State.SLOWER
+    assert found.verdict.slower_range is None

@@ -169,10 +169,10 @@ def test_a_limit_that_every_launch_pair_exceeds_ends_the_duel(
 def test_undecided_fails_with_3_unless_the_policy_says_otherwise(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    near = ("--head-set", "engine.step_ms=104.7")
+    near = ("--head-set", "engine.step_ms=104.7", "--pairs", "2")
     status, found, _ = gate(capsys, *near)
     assert (status, found["result"]) == (3, "undecided")
-    assert "close to a limit" in found["judgements"][0]["detail"]
+    assert "2 cannot hold a limit of 5.0 %, 3 would (--pairs 3)" in found["judgements"][0]["detail"]
     status, found, _ = gate(capsys, *near, "--undecided", "pass", "--resume")
     assert (status, found["result"], found["judgements"][0]["result"]) == (0, "pass", "undecided")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 from markup import check_page
@@ -49,6 +49,10 @@ class Result:
     @property
     def losses(self) -> list[float | None]:
         return [step.loss for step in self.steps if step.measured and step.rank == 0]
+
+    @property
+    def step_mean_ns(self) -> float | None:
+        return fmean(self.durations_ns) if self.durations_ns else None
 
     @property
     def step_median_ns(self) -> float | None:
