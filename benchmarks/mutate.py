@@ -72,7 +72,9 @@ PACKAGES: Mapping[str, Tests] = {
     "harness/trace": Tests(["tests/trace", "tests/analysis", "tests/cli/test_scrub.py", "tests/cli/test_export.py"]),
     "harness/store": Tests(["tests/test_store.py", "tests/history", "tests/gate", "tests/report", *TOY_DUELS]),
     "harness/comparison": Tests(["tests/duel/test_same_work.py", "tests/report", *TOY_DUELS]),
-    "harness/duel": Tests(["tests/duel/test_pacing.py", *TOY_DUELS], ["tests/cli/test_compare.py"]),
+    "harness/duel": Tests(
+        ["tests/duel/test_pacing.py", "tests/duel/test_assemble.py", *TOY_DUELS], ["tests/cli/test_compare.py"]
+    ),
     "engine_under_test": Tests(["tests/engine"], ["tests/engine/test_engine_ranks.py"]),
 }
 BROWSERS = ("test_browser.py", "test_perfetto_ui.py")

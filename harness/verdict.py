@@ -102,8 +102,8 @@ class Verdict:
     """`ratio` as steps alone say it, where that is surely something else (`stats.interleaving`)."""
     ci: tuple[float, float] | None = None
     p: float | None = None
-    pairs: int = 0
-    steps_per_pair: int = 0
+    pairs: int
+    steps_per_pair: int
     longest_period: int = 0
     period: Period | None = None
     """What one side pays at every Nth step, where a comparison found that."""

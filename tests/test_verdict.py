@@ -7,9 +7,10 @@ import itertools
 import json
 import math
 import re
+import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -18,8 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import stats
 
 from harness.stats.paired import Problem, StepPairs
+from harness.stats.periods import Period
 from harness.stats.rule import Rule
 from harness.verdict import Objection, Reason, State, Verdict, decide
 
@@ -142,6 +145,34 @@ def test_the_line_of_a_slower_head() -> None:
         "SLOWER +3.1 % [+1.4, +4.8] in total, +0.4 % in the typical step  p = 0.0006  6 pairs x 30 steps  "
         "(detectable ≥ 1.6 %, periods up to 10 steps)"
     )
+
+
+def test_the_line_names_what_one_side_pays_at_every_nth_step() -> None:
+    verdict = decide(pairs_of([0.05 + x for x in QUIET]))
+    paid = Period(every=8, first=3, extra_ns=40e6, path="step/forward_backward")
+    named = replace(verdict, period=paid).line
+    assert "in the typical step: 40.00 ms more at every 8th step, in step/forward_backward  p" in named
+    saved = replace(verdict, period=replace(paid, extra_ns=-40e6, path=None)).line
+    assert "in the typical step: 40.00 ms less at every 8th step  p" in saved
+    assert "at every" not in verdict.line
+
+
+@pytest.mark.parametrize("log_ratios", [[0.05 + x for x in QUIET], QUIET, LOUD, LOUD[:1]])
+def test_a_verdict_says_what_it_could_have_seen(log_ratios: list[float]) -> None:
+    """A period must be seen three times in 30 steps; a slowdown like the one named, four times in five."""
+    verdict = decide(pairs_of(log_ratios))
+    assert verdict.longest_period == 10
+    if not verdict.looks:
+        assert verdict.detectable_effect is None
+        return
+    rule, last = Rule(), verdict.looks[-1]
+    error = statistics.stdev(log_ratios[: verdict.pairs]) / math.sqrt(verdict.pairs)
+    critical = stats.t.ppf(1 - rule.level(verdict.pairs), verdict.pairs - 1)
+    assert verdict.detectable_effect is not None
+    effect = math.log1p(verdict.detectable_effect)
+    caught = float(stats.nct.sf(critical, verdict.pairs - 1, effect / error))
+    beyond = float(stats.t.cdf((effect - last.smallest_effect) / error, verdict.pairs - 1))
+    assert min(caught, beyond) == pytest.approx(0.8, abs=1e-6)
 
 
 def test_small_numbers_in_the_line() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stored_duels import ENVIRONMENT
 
 from harness.duel import DuelSettings, WantedSides, compare_plan
 from harness.duel.assemble import explaining_collector
@@ -66,6 +69,24 @@ def test_a_scenario_is_read_once_and_resolved_for_each_side(
 def test_only_the_engine_may_differ(cache: SubjectCache) -> None:
     with pytest.raises(UsageError, match=r"--head-set run\.seed=3: only engine\.KEY=VALUE may differ"):
         compare_plan(read_scenario("toy.toml"), wanted("run.seed=3"), settings(), cache)
+
+
+def test_launch_pairs_go_together_where_code_scenario_and_machine_agree(cache: SubjectCache) -> None:
+    plan = compare_plan(read_scenario("toy.toml"), wanted("engine.layers=3"), settings(), cache)
+    key = plan.key(ENVIRONMENT)
+    assert re.fullmatch("[0-9a-f]{16}", key)
+    alike = replace(plan, seed=4, steps=30, budget_s=60.0, reports=Path("elsewhere"), rule=Rule(looks=(4,)))
+    assert alike.key(ENVIRONMENT) == key
+    others = [
+        replace(plan, kind="aa"),
+        replace(plan, interleave="blocks"),
+        replace(plan, pinned=False),
+        replace(plan, head=plan.base),
+        replace(plan, base=replace(plan.base, collector="none")),
+        compare_plan(read_scenario("toy.toml"), wanted("engine.layers=5"), settings(), cache),
+    ]
+    keys = {key, plan.key(replace(ENVIRONMENT, kernel="another")), *(other.key(ENVIRONMENT) for other in others)}
+    assert len(keys) == len(others) + 2
 
 
 def test_each_plan_draws_its_own_seed_unless_one_is_given(cache: SubjectCache) -> None:

@@ -51,6 +51,12 @@ def test_the_median_step_is_that_of_the_slowest_ranks(times: list[list[int]]) ->
     assert found.duration_ns == max(times[found.sequence])
 
 
+def test_of_ranks_that_take_equally_long_the_first_is_shown() -> None:
+    found = median_step([step(0, 0, 5), step(0, 1, 5)], "head")
+    assert found is not None
+    assert found.rank == 0
+
+
 def test_without_a_measured_step_there_is_no_median() -> None:
     assert median_step([step(0, 0, 5, measured=False)], "head") is None
 

@@ -17,8 +17,12 @@ def launches(noise: Noise, pairs: int, steps: int, seed: int) -> list[StepPairs]
     rho = noise.autocorrelation
     shocks = rng.normal(0, noise.within * math.sqrt(1 - rho**2), (pairs, steps + 50))
     x = signal.lfilter([1.0], [1.0, -rho], shocks, axis=1)[:, 50:] + rng.normal(0, noise.between, (pairs, 1))
-    base = np.full((steps, 1), 1e8)
-    return [StepPairs(base_ns=base, head_ns=base * np.exp(row[:, None])) for row in x]
+    base = 1e8 * np.exp(np.random.default_rng(seed + 1).normal(0, 0.1, (pairs, steps, 1)))  # what both sides share
+    ranks = {"base": [0.7, 1.0], "head": [0.5, 1.0]}  # of each side the slower rank counts
+    return [
+        StepPairs(base_ns=own * ranks["base"], head_ns=own * np.exp(row[:, None]) * ranks["head"])
+        for own, row in zip(base, x, strict=True)
+    ]
 
 
 def test_the_components_are_recovered() -> None:
