@@ -26,7 +26,7 @@ from harness.metrics import DEFAULT_LIMITS
 from harness.stats.estimands import PairDifference, cap_pairs, pair_differences
 from harness.stats.interleaving import AlonePair, interleaving, second_slot
 from harness.stats.paired import StepPairs, UnusableError, step_times
-from harness.stats.periods import Period, find_period
+from harness.stats.periods import Period, find_period, longest_period
 from harness.stats.rule import Rule
 from harness.stats.turns import Turn, longer_turn, turn_of
 from harness.stats.variance_prior import VariancePrior
@@ -58,7 +58,8 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     longer = longer_turn(turn_steps) if alone is not None and alone.beyond else None
     verdict = decide(list(judged.values()), rule, prior=prior, objection=_objection(duel, work))
     if turn_steps > 1:
-        verdict = replace(verdict, steps_per_pair=verdict.steps_per_pair * turn.measured)
+        steps_per_pair = verdict.steps_per_pair * turn.measured
+        verdict = replace(verdict, steps_per_pair=steps_per_pair, longest_period=longest_period(steps_per_pair))
     verdict = weigh_interleaving(verdict, alone, longer)
     said = dict(zip(usable, pair_differences(list(usable.values())), strict=True))
     sides = _self_times(steps, duels.slowest_ranges(duel_id), stepped)
