@@ -101,7 +101,9 @@ def test_the_stretch_alone_takes_a_quarter_of_the_time_at_most() -> None:
 def verdict(mean: float) -> Verdict:
     rng = np.random.default_rng(2)
     base = np.full((30, 1), 1e8)
-    return decide([StepPairs(base_ns=base, head_ns=base * (1 + mean + 0.001 * rng.standard_normal())) for _ in range(3)])
+    return decide(
+        [StepPairs(base_ns=base, head_ns=base * (1 + mean + 0.001 * rng.standard_normal())) for _ in range(3)]
+    )
 
 
 def bias(ratio: float, *, beyond: bool = True) -> Interleaving:
