@@ -13,7 +13,7 @@ from harness.report.page import Section, draw
 from harness.report.tables import Column, Row, facts, numbers, table
 from harness.stats.rule import Endpoint
 from harness.stats.sequential import Look
-from harness.units import milliseconds, percent, plural
+from harness.units import change, milliseconds, percent, plural
 from harness.verdict import detectable_text
 
 TEMPLATE: Final = """
@@ -121,11 +121,15 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     forecast = "none" if duel.detectable_effect is None else f"{detectable_text(duel.detectable_effect)} at look 1"
     pairs = plural(len(comparison.pairs), "pair")
     largest = "none" if work.max_abs_diff is None else f"{work.max_abs_diff:g}"
+    alone = None if comparison.interleaving is None else comparison.interleaving.bias
+    found = (("bias of interleaving, alone by in turn", alone), ("second slot by first", comparison.second_slot))
+    effects = [(name, change(effect.ratio, effect.ci)) for name, effect in found if effect is not None]
     return [
         ("verdict", verdict.line),
         ("reason code", verdict.reason.value),
         ("order", f"{turns}; base first in {first} of {whole} step pairs; seed {duel.seed}"),
         ("launches", f"{pairs} of {duel.steps or 0} steps after {duel.warmup_steps} of warm-up"),
+        *effects,
         ("ranks of both sides", comparison.placement),
         ("collector while timing", duel.collector),
         ("forecast before measuring", forecast),
