@@ -35,7 +35,7 @@ from harness.collectors.choice import AUTO
 from harness.collectors.registry import DEFAULT, names_where
 from harness.errors import UsageError
 from harness.metrics import METRICS
-from harness.scenario import load_scenario
+from harness.scenario import RunSettings, load_scenario
 from harness.store import RESULTS
 from harness.subject import prepare_subject
 from harness.subject.releases import RELEASE, WHEEL
@@ -99,6 +99,7 @@ def bench(
         warn_of_mismatches(code)
         from harness.bench import run_bench  # numpy and the trace reader too: a mistyped name need not wait for them
 
+        _warn_of_period(scenario.run)
         total = scenario.run.warmup_steps + scenario.run.steps
         with warning_of_disturbance(), _progress(scenario.name, total) as progress:
             result = run_bench(scenario, code, collector=collector, reports=reports, progress=progress)
@@ -109,6 +110,15 @@ def bench(
     else:
         _print(result, _next_commands(result, name, repo))
     return result.exit_code
+
+
+def _warn_of_period(run: RunSettings) -> None:
+    """Say that a launch is too short for what the scenario says comes periodically."""
+    from harness.stats.periods import FEWEST_TIMES
+
+    if run.period > 1 and run.steps < FEWEST_TIMES * run.period:
+        text = f"warning: {run.steps} steps show no period of {run.period}: --steps {FEWEST_TIMES * run.period} does"
+        stderr_console().print(Text(text, style="yellow"), soft_wrap=True)
 
 
 def _probe_overrides(path: Path) -> list[str]:

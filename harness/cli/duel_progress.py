@@ -71,6 +71,14 @@ class TerminalProgress:
             else:
                 self._line(f"no number of pairs is enough {wanted} here: stepduel doctor says what disturbs")
 
+    def out_of_reach(self, needed_s: float, left_s: float, pairs: int) -> None:
+        """Say at once that there will be no verdict."""
+        self._line(
+            f"--budget leaves {_seconds(left_s)}: {plural(pairs, 'launch pair')}, which a verdict needs, take about "
+            f"{_seconds(needed_s)} more; --resume goes on later",
+            "yellow",
+        )
+
     def stepped(self, pair: int, done: int, steps: int) -> None:
         """Both sides have made one more step; `done` below 1 is warm-up."""
         what = f"step {done} of {steps}" if done > 0 else "warming up"

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from harness.stats.noise import Noise
+from harness.stats.periods import FEWEST_TIMES
 from harness.stats.power import detectable_effect, pairs_to_detect
 from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
@@ -31,6 +32,8 @@ BLOCKS_FACTOR: Final = 13.0
 MIN_STEPS: Final = 4
 """So few only where steps take seconds and starting takes no longer: a mean of fewer follows single hiccups."""
 MAX_STEPS: Final = 200
+BUDGET_SHARE: Final = 0.85
+"""Share of a budget that is planned for: steps get longer than those of the warm-up, and ending a pair takes time."""
 FIRST_LOOK_S: Final = 40.0
 """The first look should come by then; what starts slowly is measured for as long as it starts all the same."""
 
@@ -75,12 +78,30 @@ def warmup_noise(warmup: Sequence[tuple[int, int]]) -> Noise:
     return Noise(within=within, between=typical.between, autocorrelation=typical.autocorrelation)
 
 
-def measured_steps(start_s: float, step_pair_s: float, noise: Noise, first_look_pairs: int, warmup_steps: int) -> int:
+def least_steps(period: int) -> int:
+    """Return the fewest steps of a launch: three periods, since what comes once or twice is hardly told from chance."""
+    return max(MIN_STEPS, FEWEST_TIMES * period)
+
+
+def measured_steps(
+    start_s: float, step_pair_s: float, noise: Noise, first_look_pairs: int, warmup_steps: int, *, period: int = 1
+) -> int:
     """Return the steps to measure a launch, from what starting a launch pair and one step pair cost."""
     best = noise.best_steps(start_s, step_pair_s, at_least=MIN_STEPS, at_most=MAX_STEPS)
     affordable = (FIRST_LOOK_S / first_look_pairs - start_s) / step_pair_s - warmup_steps
     worthwhile = start_s / step_pair_s
-    return max(MIN_STEPS, min(best, math.floor(max(affordable, worthwhile))))
+    return max(least_steps(period), min(best, math.floor(max(affordable, worthwhile))))
+
+
+def first_look_s(steps: int, start_s: float, step_pair_s: float, pairs: int, warmup_steps: int) -> float:
+    """Return how long the first look is away, once the first launch pair has started and warmed up."""
+    return (pairs * steps * step_pair_s + (pairs - 1) * (start_s + warmup_steps * step_pair_s)) / BUDGET_SHARE
+
+
+def steps_in_time(left_s: float, start_s: float, step_pair_s: float, pairs: int, warmup_steps: int) -> int:
+    """Return the most steps of a launch with which the first look comes within `left_s`; below 1 if none do."""
+    starts_s = (pairs - 1) * (start_s + warmup_steps * step_pair_s)
+    return math.floor((BUDGET_SHARE * left_s - starts_s) / (pairs * step_pair_s))
 
 
 def forecast(

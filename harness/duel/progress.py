@@ -23,6 +23,9 @@ class Progress(Protocol):
     def forecast(self, effect: DetectableEffect, first_look: int, last_look: int, margin: float, steps: int) -> None:
         """What this duel can see, before the first measured step."""
 
+    def out_of_reach(self, needed_s: float, left_s: float, pairs: int) -> None:
+        """The budget ends before the first look, of so many launch pairs."""
+
     def stepped(self, pair: int, done: int, steps: int) -> None:
         """Both sides have made one more step; `done` below 1 is warm-up."""
 

@@ -29,7 +29,15 @@ from harness.duel.lockstep import (
     run_in_blocks,
     run_in_lockstep,
 )
-from harness.duel.pacing import MIN_STEPS, forecast, measured_steps, warmed_up, warmup_noise
+from harness.duel.pacing import (
+    first_look_s,
+    forecast,
+    least_steps,
+    measured_steps,
+    steps_in_time,
+    warmed_up,
+    warmup_noise,
+)
 from harness.duel.plan import DuelPlan, DuelSide
 from harness.duel.pooled_prior import SameCodeDuel, pooled_prior, same_code_duels
 from harness.duel.progress import Progress
@@ -167,7 +175,7 @@ class _Duel:
         known = collectors()
         if not any(known[side.collector].abilities.fixed_pace for side in plan.sides.values()):
             return None
-        return Pace(warmup_steps=max(run.warmup_steps, 1), steps=plan.steps or max(run.steps, MIN_STEPS))
+        return Pace(warmup_steps=max(run.warmup_steps, 1), steps=plan.steps or max(run.steps, least_steps(run.period)))
 
     def _make_pair(self, pair: int) -> None:
         if time.monotonic() > self._deadline:
@@ -217,8 +225,15 @@ class _Duel:
                 return None
             step_pair_s = min(base + head for base, head in warmup) / 1e9
             noise = pooled_prior(self._same_code).noise or warmup_noise(warmup)
-            best = measured_steps(start_s, step_pair_s, noise, rule.looks[0], len(warmup))
-            self._pace = Pace(warmup_steps=len(warmup), steps=plan.steps or best)
+            period, looks = plan.scenario.run.period, rule.looks
+            steps = plan.steps or measured_steps(start_s, step_pair_s, noise, looks[0], len(warmup), period=period)
+            costs = (start_s, step_pair_s, looks[0], len(warmup))
+            left_s = self._deadline - time.monotonic()
+            if left_s < math.inf and plan.steps is None:
+                steps = max(least_steps(period), min(steps, steps_in_time(left_s, *costs)))
+            if (needed_s := first_look_s(steps, *costs)) > left_s:
+                self._progress.out_of_reach(needed_s, left_s, looks[0])
+            self._pace = Pace(warmup_steps=len(warmup), steps=steps)
         elif len(warmup) < self._pace.warmup_steps:
             return None
         self._tell(self._pace, warmup)

@@ -35,6 +35,7 @@ class RunSettings:
     ranks: int = _setting(1, "processes that torchrun starts", at_least=1)
     warmup_steps: int = _setting(2, "steps before the measured ones, left out of every figure", at_least=0)
     steps: int = _setting(10, "measured steps", at_least=1)
+    period: int = _setting(1, "steps until the rarest cost (checkpoint, evaluation, log) comes again", at_least=1)
     timeout_s: float = _setting(60.0, "longest a single step may take", above=0, read=parse_seconds)
     start_timeout_s: float = _setting(120.0, "longest that building the engine may take", above=0, read=parse_seconds)
     time_batch: bool = _setting(True, "whether making or loading a step's batch counts as part of the step")
@@ -104,7 +105,8 @@ class Scenario:
     def hash(self) -> str:
         """16 hexadecimal digits over everything that shapes what is measured; results with different ones never mix.
 
-        Words, limits on waiting and tolerances are left out: changing them does not make older results incomparable.
+        Words, limits on waiting, the period and tolerances are left out: changing them does not make older results
+        incomparable.
         """
         return hashlib.sha256(json.dumps(measured(self.document()), sort_keys=True).encode()).hexdigest()[:16]
 
@@ -112,5 +114,6 @@ class Scenario:
 def measured(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a scenario's document that shapes what is measured."""
     content = {key: document[key] for key in ("run", "engine", "probes", "subject") if key in document}
-    run = {key: value for key, value in content.get("run", {}).items() if key not in ("timeout_s", "start_timeout_s")}
+    unmeasured = ("timeout_s", "start_timeout_s", "period")
+    run = {key: value for key, value in content.get("run", {}).items() if key not in unmeasured}
     return content | {"run": run}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -118,3 +119,18 @@ def test_code_edited_while_measured_ends_the_duel(bench: Bench, capsys: pytest.C
         _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "edited while it was being measured" in err
+
+
+@pytest.mark.slow
+def test_a_budget_that_cannot_reach_a_first_look_says_so_at_once(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = ("--set", "engine.sleep_ms=60", "--set", "run.period=20")
+    arguments = bench.arguments(*slow, "--budget", "4s")
+    at = arguments.index("--steps")
+    run([*arguments[:at], *arguments[at + 2 :]])
+    said = capsys.readouterr().err
+    assert re.search(r"--budget leaves [\d.]+ s: 3 launch pairs, which a verdict needs, take about \d+ s more", said), (
+        said
+    )
+    assert "60 steps a launch" in said, "three periods, however short the time"

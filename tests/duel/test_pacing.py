@@ -19,8 +19,11 @@ from harness.duel.pacing import (
     MIN_STEPS,
     TYPICAL_NOISE,
     PooledPrior,
+    first_look_s,
     forecast,
+    least_steps,
     measured_steps,
+    steps_in_time,
     warmed_up,
     warmup_noise,
 )
@@ -161,3 +164,21 @@ def test_launch_pairs_that_cannot_be_judged_are_not_lent(tmp_path: Path) -> None
     assert lent() == [2]
     change("update duel_steps set duration_ns = 0 where pair = 3 and sequence = 5 and side = 'base'")
     assert lent() == [], "one launch pair does not scatter"
+
+
+def test_a_launch_has_at_least_three_periods() -> None:
+    assert measured_steps(10.0, 20.0, TYPICAL_NOISE, 3, 2, period=50) == 150
+    assert measured_steps(6.0, 0.001, TYPICAL_NOISE, 3, 5, period=50) == MAX_STEPS, "more is no fault"
+    assert (least_steps(1), least_steps(2), least_steps(100)) == (MIN_STEPS, 6, 300)
+
+
+@pytest.mark.parametrize("left_s", [12.0, 40.0, 201.0])
+def test_the_steps_of_a_budget_fit_it_and_one_more_does_not(left_s: float) -> None:
+    costs = (2.0, 0.1, 3, 5)
+    steps = steps_in_time(left_s, *costs)
+    assert steps > 0
+    assert first_look_s(steps, *costs) <= left_s < first_look_s(steps + 1, *costs)
+
+
+def test_a_budget_that_two_more_starts_spend_fits_no_step() -> None:
+    assert steps_in_time(4.0, 2.0, 0.1, 3, 5) < 1
