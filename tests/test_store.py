@@ -280,3 +280,11 @@ def test_run_ids_sort_by_time_and_differ_within_a_millisecond() -> None:
     assert ids == sorted(ids)
     assert ids[0].startswith("20261231-235959-998-")
     assert len({new_run_id(moment) for _ in range(200)}) == 200
+
+
+@pytest.mark.parametrize(("first", "loaded"), [("", False), ("import pandas; ", True)])
+def test_the_store_loads_no_pandas_and_leaves_one_that_is_loaded_in_place(first: str, loaded: bool) -> None:
+    code = f"import sys; {first}before = sys.modules.get('pandas'); import harness.store; "
+    code += "print(sys.modules.get('pandas') is before, 'pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", str(loaded)]

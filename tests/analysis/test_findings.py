@@ -88,6 +88,7 @@ def test_automatic_collections_count_inside_steps_only() -> None:
     assert finding is not None
     assert finding.ns_per_step == 340 * MS
     assert [row.name for row in finding.evidence.ranges] == ["step"]
+    assert finding.evidence.figures == {"collections": 1, "collected_objects": 50_000}
     assert only(collection_scene("gc.auto", 5, where=901), "automatic_collection") is None
     assert only(collection_scene("gc.collect", 5), "automatic_collection") is None
     assert only(collection_scene("gc.auto", 5), "automatic_collection", step=None) is None
@@ -230,7 +231,7 @@ def test_exposed_communication_is_what_no_other_work_hides() -> None:
     finding = only(scene, "exposed_communication")
     assert finding is not None
     assert finding.ns_per_step == 20 * MS
-    assert finding.evidence.figures["communication_ns"] == 50 * MS
+    assert finding.evidence.figures == {"communication_ns": 50 * MS, "exposed_share": 0.2}
     hidden = Scene()
     hidden.range("step", 0, 100 * MS)
     hidden.kernel("gemm", 0, 60 * MS, launched=0)

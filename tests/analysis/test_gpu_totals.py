@@ -15,6 +15,7 @@ from scene import MS, Scene
 
 from harness.analysis.gpu_totals import MEMSET_KIND, api_totals, copy_totals, gpu_totals, kernel_totals
 from harness.trace import schema
+from harness.trace.model import MEMSET
 from harness.trace.naming import api_name
 from harness.trace.reader import read_trace
 
@@ -89,6 +90,17 @@ def test_graph_launches_are_gpu_time() -> None:
     assert totals.kernel_ns == 78_270
     assert totals.graph_ns > 7_800_000_000
     assert totals.busy_ns > 7_800_000_000
+
+
+def test_memory_that_is_set_comes_last_and_is_never_pageable() -> None:
+    scene = Scene()
+    scene._operation(MEMSET, 0, 30 * MS, "", 0, -1, 512)
+    scene._operation(MEMSET, 40 * MS, 41 * MS, "", 0, -1, 8)
+    scene.copy(50 * MS, 51 * MS, 64, host=schema.PAGEABLE)
+    assert [(c.kind, c.count, c.bytes, c.total_ns, c.pageable_bytes) for c in copy_totals(scene.trace())] == [
+        ("Host-to-Device", 1, 64, MS, 64),
+        (MEMSET_KIND, 2, 520, 31 * MS, 0),
+    ]
 
 
 def test_copies_by_direction_and_busy_time_as_a_union() -> None:

@@ -18,10 +18,14 @@ def launches(noise: Noise, pairs: int, steps: int, seed: int) -> list[StepPairs]
     shocks = rng.normal(0, noise.within * math.sqrt(1 - rho**2), (pairs, steps + 50))
     x = signal.lfilter([1.0], [1.0, -rho], shocks, axis=1)[:, 50:] + rng.normal(0, noise.between, (pairs, 1))
     base = 1e8 * np.exp(np.random.default_rng(seed + 1).normal(0, 0.1, (pairs, steps, 1)))  # what both sides share
-    ranks = {"base": [0.7, 1.0], "head": [0.5, 1.0]}  # of each side the slower rank counts
+    # Each side has a second rank, whose steps take some part of the first one's: the slower one counts.
+    faster = np.random.default_rng(seed + 2).uniform(0.3, 0.9, (2, pairs, steps, 1))
     return [
-        StepPairs(base_ns=own * ranks["base"], head_ns=own * np.exp(row[:, None]) * ranks["head"])
-        for own, row in zip(base, x, strict=True)
+        StepPairs(
+            base_ns=np.hstack([base[at], base[at] * faster[0, at]]),
+            head_ns=np.exp(x[at, :, None]) * np.hstack([base[at], base[at] * faster[1, at]]),
+        )
+        for at in range(pairs)
     ]
 
 
