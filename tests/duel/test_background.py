@@ -1,0 +1,45 @@
+"""Duels of real loops whose sides differ in what they do in the background: that must not come free."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from duel_bench import git
+
+from harness.cli.__main__ import run
+
+SCENARIO = """
+description = "a loop with something in the background"
+
+[run]
+warmup_steps = 2
+timeout_s = 60
+
+[engine]
+factory = "loader_engine:build"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_loop_that_waits_for_its_loader_is_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Items of 200 ms by four workers for steps of 20 ms: 2.1 to 2.3 times as slow in launches that step alone."""
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    shutil.copy(Path(__file__).with_name("loader_engine.py"), repo)
+    git(repo, "init", "-q", "-b", "main")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "engine: a loader")
+    scenario = tmp_path / "loader.toml"
+    scenario.write_text(SCENARIO)
+    own = ["--repo", str(repo), "--reports", str(tmp_path / "reports"), "--seed", "7", "--steps", "20", "--json"]
+    assert run(["compare", str(scenario), ".", ".", *own, "--head-set", "engine.item_ms=200"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"]["state"] == "slower"
+    assert 1.6 < found["verdict"]["ratio"] < 2.5
+    assert found["turn_steps"] == 17
+    assert [pair["turn_steps"] for pair in found["pairs"]][:2] == [1, 5]
+    assert found["ranges"][0]["path"] == "step/train_batch"
