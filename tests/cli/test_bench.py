@@ -153,6 +153,7 @@ def test_json_agrees_with_the_trace_and_the_database(folder: Path) -> None:
     assert ranges["step"]["median_ns"] == pytest.approx(statistics.median(slowest))
     assert list(ranges) == [
         "step",
+        "step/batch",
         "step/train_mode_enter",
         "step/train_mode_enter/load",
         "step/train_mode_enter/gc.collect",
@@ -229,7 +230,7 @@ def test_the_table_fits_80_columns_and_says_what_matters(folder: Path) -> None:
     assert "├ optimizer_step" in done.stdout
     assert "│ └ small_engine.Eng" in done.stdout, "a long name is cut, the figures are not"
     table = [line for line in done.stdout.splitlines() if line.startswith(("range", "step ", "├", "│", "└", "  └"))]
-    assert len(table) == 11
+    assert len(table) == 13
     assert all(len(line) <= 80 for line in table)
     assert "cpu: emulated device memory, the link is RAM; 1 rank" in done.stdout
     assert "2 steps after 1 of warm-up" in done.stdout

@@ -35,7 +35,7 @@ class Launch:
         self.engine = plan["engine"]
         side = self.folder.name
         self.draws = random.Random(f"{os.environ['PYTHONHASHSEED']} {side}")
-        self.luck = self.draws.gauss(0, 0.002)
+        self.luck = self.draws.gauss(0, float(self.engine.get("luck", 0.002)))
         fault = os.environ.get("STEPDUEL_TEST_FAULT", "none none -1 none").split()
         self.fault = fault[3] if fault[:2] == [side, self.folder.parent.name] else "none"
         self.fault_at = int(fault[2])

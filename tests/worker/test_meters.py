@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+
+from child_process import PIPE, child
 
 from harness.worker.meters import Meters
 
@@ -24,13 +25,10 @@ if child is not None:
 def test_what_a_loader_worker_keeps_is_seen_until_it_ends() -> None:
     meters = Meters(cuda=False)
     alone = meters.read()
-    helper = subprocess.Popen(
-        [sys.executable, "-c", HELPER, "deep"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert helper.stdout is not None
-    assert helper.stdout.readline() == "ready\n"
-    beside = meters.read()
-    helper.communicate()
+    with child([sys.executable, "-c", HELPER, "deep"], stdin=PIPE, stdout=PIPE) as helper:
+        assert helper.stdout is not None
+        assert helper.stdout.readline() == "ready\n"
+        beside = meters.read()
     after = meters.read()
     for name in ("rss_bytes", "peak_memory_bytes"):
         assert beside[name] - alone[name] >= HOLDS_MB * 2**20
