@@ -7,7 +7,7 @@ library. `load_trace`, `load_run` and `load_duel` are those of `harness.frames`,
 
 import importlib
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _FRAMES = ("DuelFrames", "RunFrames", "TraceFrames", "load_duel", "load_run", "load_trace")
 

@@ -60,7 +60,7 @@ def test_each_command_is_there_and_explains_itself(name: str) -> None:
 
 
 def test_version() -> None:
-    assert stepduel("--version").stdout == "stepduel, version 0.1.0\n"
+    assert stepduel("--version").stdout == "stepduel, version 0.2.0\n"
 
 
 @pytest.mark.parametrize(

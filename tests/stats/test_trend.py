@@ -1,4 +1,4 @@
-"""Slopes against scipy's, and intervals against what was put in."""
+"""Slopes against scipy's, and against what was put in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from harness.stats.trend import slope, trend
+from harness.stats.trend import slope
 
 
 @given(hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e6, 1e6)))
@@ -34,34 +34,11 @@ def test_a_jump_is_no_trend(per_step: float, jump: float) -> None:
 
 def test_a_leak_is_seen_in_the_noise_of_a_resident_set() -> None:
     chance = np.random.default_rng(0)
-    clean = [1e9 + chance.normal(0, 2e5, 30) for _ in range(5)]
-    leaking = [1e9 + 0.3e6 * np.arange(30) + chance.normal(0, 2e5, 30) for _ in range(5)]
-    found = trend(leaking, clean)
-    assert found is not None
-    assert found.grows
-    assert found.low < 0.3e6 < found.high
-    none = trend(clean)
-    assert none is not None
-    assert not none.grows
+    clean = [slope(1e9 + chance.normal(0, 2e5, 30)) for _ in range(5)]
+    leaking = [slope(1e9 + 0.3e6 * np.arange(30) + chance.normal(0, 2e5, 30)) for _ in range(5)]
+    assert min(leaking) > 10 * max(map(abs, clean))
+    assert np.mean(leaking) == pytest.approx(0.3e6, rel=0.05)
 
 
-def test_alarms_are_as_rare_as_promised() -> None:
-    chance = np.random.default_rng(1)
-    alarms = 0
-    for _ in range(1000):
-        found = trend(list(chance.normal(0, 1, (4, 12))))
-        assert found is not None
-        alarms += found.grows
-    assert alarms <= 12  # 0.5 % on either side
-
-
-def test_too_little_says_nothing() -> None:
-    assert trend([np.arange(30.0)]) is None
-    assert trend([np.arange(3.0)] * 4) is None
+def test_one_step_says_nothing() -> None:
     assert math.isnan(slope(np.array([1.0])))
-
-
-def test_launches_that_agree_exactly_have_no_width() -> None:
-    found = trend([np.arange(10.0)] * 3)
-    assert found is not None
-    assert (found.low, found.per_step, found.high) == (1.0, 1.0, 1.0)
