@@ -124,7 +124,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_stdout()
-        return EXIT_BROKEN_PIPE
+        # Ctrl-C ends every program of a pipe; that the reader is gone is no news then.
+        return status if status == EXIT_INTERRUPTED else EXIT_BROKEN_PIPE
     except OSError as error:
         _drop_stdout()
         # Of a command that failed already, its own line says more.
@@ -134,7 +135,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: Sequence[str] | None) -> int:
     try:
-        return int(cli.main(args=arguments, prog_name="stepduel", standalone_mode=False) or 0)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        return int(cli.main(args=given, prog_name="stepduel", standalone_mode=False, obj=tuple(given)) or 0)
     except StepduelError as error:
         return _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -41,9 +41,11 @@ def aa(
     with subject_cache() as cache:
         code = prepare_subject(scenario, subject, repo, cache, python=python, allow_mismatch=allow_mismatch)
         warn_of_mismatches(code)
-        for _ in range(duels):
+        for done in range(duels):
             plan = duel_plan("aa", source, (code, code), (DEFAULT, DEFAULT), given.settings())
-            status = run_and_print(plan, given)
+            # Only the first can be one that was stopped; a later one would take up a duel that stayed undecided.
+            resume = given.resume and done == 0
+            status = run_and_print(plan, given, resume=resume, duels_left=duels - done)
     if not given.as_json:
         print_history(given.reports, scenario.hash, pinned=given.pinned)
     return status

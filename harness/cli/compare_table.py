@@ -29,6 +29,9 @@ def print_comparison(comparison: Comparison) -> None:
     """Print everything a person needs to believe the verdict, or to see why there is none."""
     duel, verdict = comparison.duel, comparison.verdict
     _say(f"{duel.scenario}  base: {comparison.base.label}   head: {comparison.head.label}")
+    if duel.status == "interrupted" and comparison.unfinished:
+        made = plural(len(comparison.pairs), "launch pair")
+        _say(f"INTERRUPTED with {made} of at most {comparison.rule.looks[-1]} stored, so far:", "bold yellow")
     _say(verdict.line, STYLES[verdict.state])
     if verdict.detail is not None and verdict.ratio is not None:
         print_wrapped(f"  {verdict.detail}", indent="    ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from harness.cli.compare_table import print_comparison
 from harness.cli.duel_progress import TerminalProgress
 from harness.cli.html_reports import write_duel
 from harness.cli.output import print_json
+from harness.cli.stopped import say_how_to_go_on
 from harness.comparison import document
-from harness.duel import DuelPlan, DuelSettings, Interleave, run_duel
+from harness.duel import DuelPlan, DuelSettings, DuelStoppedError, Interleave, run_duel
 from harness.scenario import ScenarioFile, read_scenario
 from harness.stats.rule import Rule, planned_looks
 
@@ -60,10 +62,29 @@ class DuelOptions:
         )
 
 
-def run_and_print(plan: DuelPlan, options: DuelOptions, *, repo: Path = Path(), slower_fails: bool = False) -> int:
-    """Run the duel, write and print what it found, and return the exit code. `repo` tells the commits between sides."""
-    with TerminalProgress() as progress:
-        comparison = run_duel(plan, progress, resume=options.resume)
+def run_and_print(
+    plan: DuelPlan,
+    options: DuelOptions,
+    *,
+    repo: Path = Path(),
+    slower_fails: bool = False,
+    resume: bool | None = None,
+    duels_left: int | None = None,
+) -> int:
+    """Run the duel, write and print what it found, and return the exit code. `repo` tells the commits between sides.
+
+    `resume` None is what was asked for. `duels_left` is how many of several duels a stopped one leaves, with itself.
+    """
+    try:
+        with TerminalProgress() as progress:
+            comparison = run_duel(plan, progress, resume=options.resume if resume is None else resume)
+    except DuelStoppedError as stopped:
+        if not options.as_json:  # a document would be taken for the answer
+            with contextlib.suppress(BrokenPipeError):  # Ctrl-C ends what stdout is piped into as well
+                print_comparison(stopped.so_far)
+        if stopped.so_far.unfinished:
+            say_how_to_go_on(duels_left)
+        raise
     if options.html is not None:
         write_duel(comparison, options.reports, repo, options.html)
     if options.as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,10 @@ def gate(
     gate ends with the first of 1, 4, 2, 3. All reports are written before it ends.
     """
     from harness.cli.gate_output import TerminalGateProgress, print_gate, print_limits
+    from harness.cli.stopped import say_how_to_go_on
     from harness.cli.subjects import subject_cache
     from harness.duel import WantedSides
-    from harness.gate import GateRequest, explain_limits, find_policy, read_policy, run_gate
+    from harness.gate import GateRequest, Result, explain_limits, find_policy, read_policy, run_gate
     from harness.gate.reports import announce, write_reports
 
     policy = read_policy(policy_file or find_policy(Path.cwd()))
@@ -83,6 +85,11 @@ def gate(
     with subject_cache() as cache, TerminalGateProgress() as progress:
         result = run_gate(request, cache, progress)
     written = write_reports(result, request.reports, wanted.repo)
-    print_gate(result, written, as_json=as_json)
+    if result.result is Result.INTERRUPTED:
+        with contextlib.suppress(BrokenPipeError):  # Ctrl-C ends what stdout is piped into as well
+            print_gate(result, written, as_json=as_json)
+        say_how_to_go_on()
+    else:
+        print_gate(result, written, as_json=as_json)
     announce(result, to_stderr=as_json)
     return result.exit_code

@@ -14,7 +14,7 @@ from harness.stats.interleaving import Effect, Interleaving
 from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import DuelRecord
-from harness.verdict import State, Verdict
+from harness.verdict import Reason, State, Verdict
 
 LEAST_SHARE_OF_CHANGE = 0.05
 LEAST_SHARE_OF_EFFECT = 0.1
@@ -135,6 +135,11 @@ class Comparison:
         effect_ns = self.rule.min_effect * (self.base.step_ns or 0.0)
         least_ns = max(LEAST_SHARE_OF_CHANGE * whole_ns, LEAST_SHARE_OF_EFFECT * effect_ns)
         return tuple(part for part in self.ranges if part.significant and abs(part.delta_ns) >= max(least_ns, 1))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there are launch pairs, and the rule asks for more."""
+        return bool(self.pairs) and self.verdict.reason is Reason.MORE_PAIRS
 
     @property
     def beyond_limits(self) -> bool:

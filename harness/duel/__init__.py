@@ -8,6 +8,7 @@ from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.duel.pooled_prior import pooled_prior, same_code_duels
 from harness.duel.progress import Progress
 from harness.duel.runner import run_duel
+from harness.duel.stopped import DuelStoppedError
 
 __all__ = [
     "TYPICAL_NOISE",
@@ -15,6 +16,7 @@ __all__ = [
     "DuelPlan",
     "DuelSettings",
     "DuelSide",
+    "DuelStoppedError",
     "Interleave",
     "PooledPrior",
     "Progress",

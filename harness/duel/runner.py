@@ -41,6 +41,7 @@ from harness.duel.pacing import (
 from harness.duel.plan import DuelPlan, DuelSide
 from harness.duel.pooled_prior import SameCodeDuel, pooled_prior, same_code_duels
 from harness.duel.progress import Progress
+from harness.duel.stopped import DuelStoppedError
 from harness.environment import read_environment
 from harness.errors import StepduelError, UsageError
 from harness.launch import Pace, interrupted_once
@@ -52,7 +53,8 @@ from harness.verdict import Reason, State
 def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Comparison:
     """Run the duel and return what it found. Whole launch pairs are stored whatever ends it.
 
-    Raises UsageError when both sides refuse the scenario, and LaunchError when a launch fails.
+    Raises UsageError when both sides refuse the scenario, LaunchError when a launch fails, and DuelStoppedError when it
+    is interrupted with a launch pair stored.
     """
     with interrupted_once(), Store(plan.reports / RESULTS) as store:
         duel = _Duel(plan, Duels(store), progress)
@@ -142,7 +144,9 @@ class _Duel:
             self._duels.update(self._id, status="completed", reason=str(error), objection=objection)
         except KeyboardInterrupt:
             self._duels.update(self._id, status="interrupted", reason="interrupted")
-            raise
+            if not self._duels.pairs(self._id):
+                raise
+            raise DuelStoppedError(compare_stored(self._duels, self._id)) from None
         except BaseException as error:
             self._duels.update(self._id, status="failed", reason=" ".join(str(error).split()))
             raise

@@ -113,7 +113,9 @@ class GateResult:
 
 def judge(outcomes: Sequence[JobOutcome], policy: Policy) -> GateResult:
     """Return what the outcomes of all duels of a gate mean under its policy."""
-    adjusted = holm([_p_slower(outcome.comparison) for outcome in outcomes])
+    adjusted = holm(
+        [math.nan if outcome.problem is not None else _p_slower(outcome.comparison) for outcome in outcomes]
+    )
     return GateResult(
         policy=policy,
         judgements=tuple(_judgement(outcome, float(p), policy) for outcome, p in zip(outcomes, adjusted, strict=True)),
@@ -133,6 +135,8 @@ def _judgement(outcome: JobOutcome, adjusted_p: float, policy: Policy) -> Judgem
     if outcome.problem is not None or comparison is None:
         result = _of_problem(outcome.problem)
         detail = str(outcome.problem) or "interrupted"
+        if comparison is not None:
+            detail += f", so far {comparison.verdict.line}"
         return Judgement(job=job, comparison=comparison, result=result, counts=True, detail=detail, adjusted_p=None)
     result, detail = _decided(job, comparison, adjusted_p, policy)
     tested = comparison.verdict.p is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from harness.comparison import Comparison
-from harness.duel import DuelPlan, Progress, run_duel
+from harness.duel import DuelPlan, DuelStoppedError, Progress, run_duel
 from harness.environment import Environment
 from harness.errors import StepduelError, UsageError
 from harness.gate.policy import Limits, Policy
@@ -44,7 +44,7 @@ class GateJob:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """What became of a job: a comparison, or the problem that kept it from one."""
+    """What became of a job: a comparison, or the problem that kept it from one, or from a whole one."""
 
     job: GateJob
     comparison: Comparison | None = None
@@ -86,7 +86,8 @@ def run_jobs(
             outcomes.append(JobOutcome(job=job, comparison=run_duel(plan, progress, resume=resume)))
         except KeyboardInterrupt as interrupt:
             interrupted = KeyboardInterrupt("interrupted")
-            outcomes.append(JobOutcome(job=job, problem=interrupt))
+            so_far = interrupt.so_far if isinstance(interrupt, DuelStoppedError) else None
+            outcomes.append(JobOutcome(job=job, comparison=so_far, problem=interrupt))
         except StepduelError as problem:
             outcomes.append(JobOutcome(job=job, problem=problem))
     return outcomes

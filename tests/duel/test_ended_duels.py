@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from child_process import PIPE, child
-from duel_bench import Bench, assert_nothing_left, compare, make_bench, rows
+from duel_bench import POLICY, Bench, assert_nothing_left, compare, make_bench, rows
 
 from harness.cli.__main__ import run
 
@@ -59,10 +61,29 @@ def wait_for(condition: Callable[[], bool], within_s: float = 30.0) -> None:
 
 def started(bench: Bench, *more: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """Start a compare in a process of its own whose subjects run under the stand-in."""
+    return started_with(bench, *bench.arguments("--json", *more))
+
+
+def started_with(
+    bench: Bench, *arguments: str, cwd: Path | None = None
+) -> AbstractContextManager[subprocess.Popen[str]]:
     code = f"import sys; sys.executable = {str(bench.python)!r}\n"
     code += "from harness.cli.__main__ import main; main()"
     real = bench.python.read_text().partition("\n")[0].removeprefix("#!")
-    return child([real, "-c", code, *bench.arguments("--json", *more)], stderr=PIPE, stdout=PIPE)
+    return child([real, "-c", code, *arguments], stderr=PIPE, stdout=PIPE, cwd=cwd)
+
+
+def rows_so_far(bench: Bench, query: str) -> int:
+    """The one number that a query gives; 0 as long as there is no such table."""
+    try:
+        return int(rows(bench, query)[0][0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def said(err: str) -> list[str]:
+    """The lines on stderr; click puts an empty one after what a terminal shows of Ctrl-C."""
+    return [line for line in err.splitlines() if line]
 
 
 def stepping(bench: Bench, pair: str) -> bool:
@@ -83,6 +104,86 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(bench: Bench, capsys: pytest.Ca
     assert rows(bench, "select count(*) from duel_pairs") == [(1,)]
     _, found = compare(bench, capsys, *slow, "--resume")
     assert len(found["pairs"]) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_duel_tells_its_result_so_far_and_the_command_that_goes_on(
+    bench: Bench, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    arguments = bench.arguments("--set", "engine.sleep_ms=20", "--pairs", "3")
+    with started_with(bench, *arguments) as process:
+        wait_for(lambda: stepping(bench, "pair02"))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    lines = out.splitlines()
+    assert lines[1] == "INTERRUPTED with 1 launch pair of at most 3 stored, so far:"
+    assert re.match(r"UNDECIDED [+-]?[\d.]+ % in total, .*  1 pair x 10 steps$", lines[2]), out
+    assert "same work: losses identical" in out
+    assert said(err)[-2:] == [
+        f"go on with: {shlex.join(['stepduel', *arguments, '--resume'])}",
+        "stepduel: interrupted",
+    ]
+    assert run(shlex.split(said(err)[-2].removeprefix("go on with: stepduel "))) in (0, 3)
+    assert "INTERRUPTED" not in capsys.readouterr().out
+    assert rows(bench, "select count(*) from duel_pairs") == [(3,)]
+    assert rows(bench, "select status from duels") == [("completed",)]
+
+
+def test_a_duel_stopped_before_its_first_launch_pair_is_whole_says_one_line(bench: Bench) -> None:
+    with started_with(bench, *bench.arguments("--set", "engine.sleep_ms=20")) as process:
+        wait_for(lambda: stepping(bench, "pair01"))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert said(err)[-1] == "stepduel: interrupted"
+    assert "go on with" not in err
+
+
+def test_a_stopped_duel_ends_with_130_although_its_reader_is_gone_too(bench: Bench) -> None:
+    with started_with(bench, *bench.arguments("--set", "engine.sleep_ms=20")) as process:
+        wait_for(lambda: stepping(bench, "pair02"))
+        assert process.stdout is not None
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert process.wait(timeout=30) == 130
+    assert said(err)[-2].startswith("go on with: stepduel compare ")
+
+
+def test_a_stopped_series_of_same_code_duels_goes_on_with_those_that_are_left(bench: Bench) -> None:
+    arguments = ["aa", *bench.arguments()[1:3], *bench.arguments()[4:], "--set", "engine.sleep_ms=20", "--pairs", "2"]
+    with started_with(bench, *arguments, "--duels", "4") as process:
+        wait_for(lambda: rows_so_far(bench, "select count(*) from duel_pairs") >= 3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "INTERRUPTED with 1 launch pair of at most 2 stored, so far:" in out
+    assert said(err)[-2] == f"go on with: {shlex.join(['stepduel', *arguments, '--duels', '3', '--resume'])}"
+    assert run(shlex.split(said(err)[-2].removeprefix("go on with: stepduel "))) in (0, 3)
+    assert rows(bench, "select count(*) from duels") == [(4,)]
+    assert rows(bench, "select count(*) from duel_pairs") == [(8,)]
+
+
+def test_a_stopped_gate_tells_the_result_so_far_and_the_command_that_goes_on(bench: Bench) -> None:
+    (bench.folder / "stepduel.toml").write_text(POLICY.replace("[tool.stepduel.gate]", "[gate]"))
+    (bench.folder / "scenarios").mkdir()
+    Path(bench.scenario).rename(bench.folder / "scenarios" / "toy.toml")
+    arguments = [
+        *("gate", "--policy", str(bench.folder / "stepduel.toml"), "--base", "HEAD", "--repo", str(bench.repo)),
+        *("--reports", str(bench.reports), "--set", "engine.sleep_ms=20"),
+    ]
+    with started_with(bench, *arguments, cwd=bench.folder) as process:
+        wait_for(lambda: stepping(bench, "pair02"))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "interrupted, so far UNDECIDED" in out
+    assert out.splitlines()[-1] == "INTERRUPTED: 1 of 1 (toy)"
+    assert said(err)[-1] == f"go on with: {shlex.join(['stepduel', *arguments, '--resume'])}"
+    assert rows(bench, "select count(*) from duel_pairs") == [(1,)]
+    assert json.loads((bench.reports / "gate" / "gate.json").read_text())["exit_code"] == 130
 
 
 def test_a_killed_coordinator_leaves_no_process_and_clean_removes_its_socket(
@@ -129,8 +230,8 @@ def test_a_budget_that_cannot_reach_a_first_look_says_so_at_once(
     arguments = bench.arguments(*slow, "--budget", "4s")
     at = arguments.index("--steps")
     run([*arguments[:at], *arguments[at + 2 :]])
-    said = capsys.readouterr().err
-    assert re.search(r"--budget leaves [\d.]+ s: 3 launch pairs, which a verdict needs, take about \d+ s more", said), (
-        said
+    told = capsys.readouterr().err
+    assert re.search(r"--budget leaves [\d.]+ s: 3 launch pairs, which a verdict needs, take about \d+ s more", told), (
+        told
     )
-    assert "60 steps a launch" in said, "three periods, however short the time"
+    assert "60 steps a launch" in told, "three periods, however short the time"

@@ -109,6 +109,19 @@ def test_an_interrupted_gate_ends_with_130() -> None:
     assert gate(*outcomes, JobOutcome(job=gate_job(), comparison=comparison(SLOW))).exit_code == 130
 
 
+def test_what_was_interrupted_tells_its_result_so_far_and_is_no_evidence() -> None:
+    slow = comparison(SLOW)
+    other = JobOutcome(job=gate_job("other"), comparison=slow)
+    stopped = JobOutcome(job=gate_job("stopped"), comparison=slow, problem=KeyboardInterrupt("interrupted"))
+    found = gate(stopped, other).judgements
+    assert found[0].result is Result.INTERRUPTED
+    assert found[0].detail == f"interrupted, so far {slow.verdict.line}"
+    # Of two tests, one without evidence: the same as beside a duel that never was.
+    never = JobOutcome(job=gate_job("stopped"), problem=KeyboardInterrupt("interrupted"))
+    assert found[1].adjusted_p == gate(never, other).judgements[1].adjusted_p
+    assert found[0].adjusted_p is None
+
+
 @given(st.lists(st.floats(min_value=1e-6, max_value=1), min_size=1, max_size=6), st.sampled_from([0.01, 0.05]))
 def test_regressions_are_those_that_holm_rejects(p_values: list[float], alpha: float) -> None:
     slow = comparison(SLOW)
