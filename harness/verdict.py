@@ -17,7 +17,7 @@ from harness.names import PATH_SEPARATOR, STEP
 from harness.stats.estimands import PairDifference, pair_differences
 from harness.stats.paired import Problem, StepPairs, UnusableError
 from harness.stats.periods import Period, longest_period
-from harness.stats.power import pairs_to_decide
+from harness.stats.power import detectable_at_the_end, pairs_to_decide
 from harness.stats.rule import DEFAULT_LOOKS, Endpoint, Rule
 from harness.stats.sequential import Look, Outcome, replay
 from harness.stats.variance_prior import VariancePrior
@@ -88,8 +88,9 @@ class Verdict:
 
     `ratio` is that of total time, what users pay, and `typical_ratio` that of the typical step (`stats.estimands`).
     `ci` is the interval of `ratio`: for `same` the one held against the margin, otherwise the one held against 1.
-    `detectable_effect` is a fraction: the slowdown seen with 80 % power. `longest_period` is in steps: what comes less
-    often than that was not seen three times in a launch, and the verdict says nothing about it.
+    `detectable_effect` is a fraction: the slowdown found with 80 % power by `detectable_pairs`, all launch pairs that
+    this duel may make, at the scatter of those it made. `longest_period` is in steps: what comes less often than that
+    was not seen three times in a launch, and the verdict says nothing about it.
     """
 
     ALSO_IN_DOCUMENT: ClassVar = ("line",)
@@ -110,6 +111,7 @@ class Verdict:
     slower_range: SlowerRange | None = None
     """Of an undecided duel, where a comparison found one: the range that certainly costs most."""
     detectable_effect: float | None = None
+    detectable_pairs: int | None = None
     next_step: str | None = None
     detail: str | None = None
     looks: tuple[Look, ...] = ()
@@ -133,9 +135,26 @@ class Verdict:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
         if self.detectable_effect is not None:
-            seen = f"detectable {detectable_text(self.detectable_effect)}"
-            parts.append(f"({seen}, periods up to {self.longest_period} steps)")
+            seen = [] if self.interval_says_more else [f"detectable {self.detectable_text}"]
+            parts.append(f"({', '.join([*seen, f'periods up to {self.longest_period} steps'])})")
         return "  ".join(parts)
+
+    @property
+    def interval_says_more(self) -> bool:
+        """Whether it is `same` although only more than the margin would surely have been `slower`.
+
+        To call it `same` is easier than to call it `slower`, so the interval excludes slowdowns that might have ended
+        `undecided`.
+        """
+        margin = self.looks[-1].margin if self.looks else math.inf
+        return self.state is State.SAME and math.log1p(self.detectable_effect or 0.0) > margin
+
+    @property
+    def detectable_text(self) -> str:
+        """`detectable_effect` for people, with the launch pairs that it takes where this duel made fewer."""
+        assert self.detectable_effect is not None
+        more = (self.detectable_pairs or 0) > self.pairs
+        return detectable_text(self.detectable_effect) + (f" with {self.detectable_pairs} pairs" if more else "")
 
 
 def period_text(period: Period) -> str:
@@ -186,11 +205,16 @@ def decide(
     if looks[-1].outcome is Outcome.OPEN:
         return _undecided(looks, judged, len(pairs), rule)
     reason = Reason.WITHIN_MARGIN if looks[-1].outcome is Outcome.SAME else Reason.BEYOND_MIN_EFFECT
-    return _with_numbers(State(looks[-1].outcome.value), reason, looks, judged)
+    return _with_numbers(State(looks[-1].outcome.value), reason, looks, judged, rule)
 
 
 def _with_numbers(
-    state: State, reason: Reason, looks: Sequence[Look], judged: Sequence[PairDifference], next_step: str | None = None
+    state: State,
+    reason: Reason,
+    looks: Sequence[Look],
+    judged: Sequence[PairDifference],
+    rule: Rule,
+    next_step: str | None = None,
 ) -> Verdict:
     last, total = looks[-1], looks[-1].total
     low, high = (total.pass_low, total.pass_high) if state is State.SAME else (total.low, total.high)
@@ -205,7 +229,8 @@ def _with_numbers(
         pairs=last.pairs,
         steps_per_pair=steps,
         longest_period=longest_period(steps),
-        detectable_effect=math.expm1(last.detectable_effect),
+        detectable_effect=math.expm1(detectable_at_the_end(last, rule)),
+        detectable_pairs=rule.looks[-1],
         next_step=next_step,
         detail=_DECIDED_BY.get(last.endpoint),
         looks=tuple(looks),
@@ -222,7 +247,7 @@ def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: in
     last, planned = looks[-1], rule.looks[-1]
     if last.pairs < planned:
         step = f"{made} of {planned} planned launch pairs made: go on with --resume"
-        return _with_numbers(State.UNDECIDED, Reason.MORE_PAIRS, looks, judged, step)
+        return _with_numbers(State.UNDECIDED, Reason.MORE_PAIRS, looks, judged, rule, step)
     total = last.total
     spread = f"launch pairs scatter by {percent(math.sqrt(total.variance))}"
     enough = pairs_to_decide(last, rule)
@@ -245,7 +270,7 @@ def _undecided(looks: Sequence[Look], judged: Sequence[PairDifference], made: in
         step = f"the difference is close to a limit: about {enough} pairs would settle it (--pairs {enough})"
     reason = Reason.TOO_NOISY if noisy else Reason.BETWEEN_LIMITS
     reason = Reason.UNEVEN_HICCUPS if last.uneven_cuts else reason
-    return _with_numbers(State.UNDECIDED, reason, looks, judged, step)
+    return _with_numbers(State.UNDECIDED, reason, looks, judged, rule, step)
 
 
 def _too_few(differences: Sequence[PairDifference], rule: Rule) -> Verdict:

@@ -159,20 +159,54 @@ def test_the_line_names_what_one_side_pays_at_every_nth_step() -> None:
 
 @pytest.mark.parametrize("log_ratios", [[0.05 + x for x in QUIET], QUIET, LOUD, LOUD[:1]])
 def test_a_verdict_says_what_it_could_have_seen(log_ratios: list[float]) -> None:
-    """A period must be seen three times in 30 steps; a slowdown like the one named, four times in five."""
+    """A period must be seen three times in 30 steps; a slowdown like the one named, four times in five at the end."""
     verdict = decide(pairs_of(log_ratios))
     assert verdict.longest_period == 10
     if not verdict.looks:
         assert verdict.detectable_effect is None
         return
     rule, last = Rule(), verdict.looks[-1]
-    error = statistics.stdev(log_ratios[: verdict.pairs]) / math.sqrt(verdict.pairs)
-    critical = stats.t.ppf(1 - rule.level(verdict.pairs), verdict.pairs - 1)
-    assert verdict.detectable_effect is not None
-    effect = math.log1p(verdict.detectable_effect)
-    caught = float(stats.nct.sf(critical, verdict.pairs - 1, effect / error))
-    beyond = float(stats.t.cdf((effect - last.smallest_effect) / error, verdict.pairs - 1))
+    planned = rule.looks[-1]
+    error = statistics.stdev(log_ratios[: verdict.pairs]) / math.sqrt(planned)
+    critical = stats.t.ppf(1 - rule.level(planned), planned - 1)
+    assert (verdict.detectable_pairs, verdict.detectable_effect is None) == (planned, False)
+    effect = math.log1p(verdict.detectable_effect or 0.0)
+    caught = float(stats.nct.sf(critical, planned - 1, effect / error))
+    beyond = float(stats.t.cdf((effect - last.smallest_effect) / error, planned - 1))
     assert min(caught, beyond) == pytest.approx(0.8, abs=1e-6)
+
+
+@given(st.floats(0.0005, 0.05), st.floats(-0.6, 0.6), st.integers(0, 1000))
+def test_the_line_claims_no_more_to_be_detectable_than_its_interval_says(
+    spread: float, effect: float, seed: int
+) -> None:
+    """`FASTER -44.5 % (detectable ≥ 99.5 %)` and `SAME [-1.3, +1.4] (detectable ≥ 8.9 %)` made no sense."""
+    noise = np.random.default_rng(seed).normal(0, spread, 10)
+    verdict = decide(pairs_of(list(effect + noise)))
+    if verdict.state in (State.FASTER, State.SLOWER):
+        assert verdict.ci is not None
+        half = (math.log(verdict.ci[1]) - math.log(verdict.ci[0])) / 2
+        claimed = math.log1p(verdict.detectable_effect or 0.0)
+        assert claimed < max(1.5 * half, Rule().min_effect + half)
+    if verdict.state is State.SAME:
+        told = re.search(r"detectable ≥ ([\d.]+) %", verdict.line)
+        assert told is None or float(told[1]) <= 100 * Rule().margin
+        assert (told is None) == verdict.interval_says_more
+
+
+def test_a_same_of_three_pairs_tells_what_ten_would_have_found() -> None:
+    """Scatter of 0.7 %: the interval of three pairs is ±1.2 %, and their own look would have found 20 %."""
+    verdict = decide(pairs_of([-0.007, 0.0, 0.007]))
+    assert verdict.state is State.SAME
+    assert verdict.looks[-1].detectable_effect > 0.08
+    assert re.search(r"SAME .* 3 pairs x 30 steps  \(detectable ≥ 1\.\d % with 10 pairs, periods up to", verdict.line)
+
+
+def test_a_same_that_scatters_like_the_margin_lets_the_interval_speak() -> None:
+    verdict = decide(pairs_of([-0.02, 0.02, -0.019, 0.021, -0.02, 0.02, -0.021, 0.02, -0.02, 0.02]))
+    assert verdict.state is State.SAME
+    assert (verdict.detectable_effect or 0.0) > Rule().margin
+    assert verdict.line.endswith("7 pairs x 30 steps  (periods up to 10 steps)")
 
 
 def test_small_numbers_in_the_line() -> None:

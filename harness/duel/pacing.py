@@ -74,8 +74,12 @@ def warmup_noise(warmup: Sequence[tuple[int, int]]) -> Noise:
     """
     x = np.log([head / base for base, head in warmup[1:]])
     typical = TYPICAL_NOISE
-    within = float(np.std(x, ddof=1)) if len(x) > 2 else typical.within
+    within = float(np.std(x, ddof=1)) if _tells_noise(warmup) else typical.within
     return Noise(within=within, between=typical.between, autocorrelation=typical.autocorrelation)
+
+
+def _tells_noise(warmup: Sequence[tuple[int, int]]) -> bool:
+    return len(warmup) > 3
 
 
 def least_steps(period: int) -> int:
@@ -118,7 +122,10 @@ def forecast(
         lent = known.prior.dof if known.prior else 0.0
     else:
         spread = warmup_noise(warmup).spread(steps)
-        source = "the warm-up; run `stepduel aa` to know this machine better"
+        # Four step pairs tell a scatter within a factor of two either way (docs/decisions.md).
+        steps_seen = f"{len(warmup) - 1} step pairs of the warm-up, so roughly"
+        seen = steps_seen if _tells_noise(warmup) else "what small machines showed"
+        source = f"{seen}; run `stepduel aa` to know this machine better"
     if not in_turn:
         spread *= BLOCKS_FACTOR
         source = f"{source}; launches in turn scatter {BLOCKS_FACTOR:g} times as much as steps in turn"

@@ -253,7 +253,7 @@ class _Duel:
             steps=pace.steps,
             warmup_steps=pace.warmup_steps,
             prior=None if known.prior is None else asdict(known.prior),
-            detectable_effect=seen.first_look,
+            detectable_effect=seen.last_look,
         )
         self._told = True
         self._progress.forecast(seen, rule.looks[0], rule.looks[-1], rule.margin, pace.steps)

@@ -24,7 +24,18 @@ def detectable_effect(
     """
     error = spread / math.sqrt(pairs)
     dof = pairs - 1.0 if dof is None else dof
-    return smallest_detectable(error, dof, rule, rule.level(pairs), base_ns)
+    null, smallest = rule.null(base_ns), rule.smallest_effect(base_ns)
+    return smallest_detectable(error, dof, rule.level(pairs), rule.power, null, smallest)
+
+
+def detectable_at_the_end(at: Look, rule: Rule) -> float:
+    """Smallest true ln(head/base) that the last planned look calls slower, at the scatter that this look saw.
+
+    What a duel that decided early could have found: it would have gone on.
+    """
+    planned = rule.looks[-1]
+    error, dof = math.sqrt(at.total.variance / planned), at.total.dof - at.pairs + planned
+    return smallest_detectable(error, dof, rule.level(planned), rule.power, at.null_effect, at.smallest_effect)
 
 
 def pairs_to_detect(spread: float, effect: float, rule: Rule) -> int | None:

@@ -98,12 +98,12 @@ def planned_looks(most_pairs: int) -> tuple[int, ...]:
     return tuple(sorted({look for look in DEFAULT_LOOKS if look < most_pairs} | {most_pairs}))
 
 
-def smallest_detectable(error: float, dof: float, rule: Rule, level: float, base_ns: float) -> float:
-    """Smallest true ln(head/base) called `slower` with the rule's power at a standard error with `dof` degrees.
+def smallest_detectable(error: float, dof: float, level: float, power: float, null: float, smallest: float) -> float:
+    """Smallest true ln(head/base) called `slower` with this power at a standard error with `dof` degrees.
 
-    `level` is the one-sided level of the test; `base_ns` brings in the absolute floor.
+    `level` is the one-sided level of the test, `null` what it tests against, `smallest` the smallest effect (both ln).
     """
     # Both conditions of `slower` must hold. Significance: the noncentral t that exceeds the look's own quantile with
     # the wanted power; the usual sum of two t quantiles promises 80 % and gives 35 to 55 % (docs/statistics.md).
-    shift = float(special.nctdtrinc(dof, 1 - rule.power, t_quantile(1 - level, dof)))
-    return max(rule.null(base_ns) + shift * error, rule.smallest_effect(base_ns) + t_quantile(rule.power, dof) * error)
+    shift = float(special.nctdtrinc(dof, 1 - power, t_quantile(1 - level, dof)))
+    return max(null + shift * error, smallest + t_quantile(power, dof) * error)

@@ -151,7 +151,9 @@ def look(pairs: Sequence[PairDifference], rule: Rule, prior: VariancePrior | Non
         null_effect=null,
         smallest_effect=smallest,
         margin=margin,
-        detectable_effect=smallest_detectable(math.sqrt(total.variance / count), total.dof, rule, total.level, base_ns),
+        detectable_effect=smallest_detectable(
+            math.sqrt(total.variance / count), total.dof, total.level, rule.power, null, smallest
+        ),
         outcome=outcome,
         endpoint=endpoint,
     )

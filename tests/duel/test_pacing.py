@@ -115,6 +115,29 @@ def test_launches_in_turn_are_said_to_see_less() -> None:
     assert "launches in turn scatter" in seen.source
 
 
+def test_the_forecast_from_a_warm_up_is_what_duels_then_find() -> None:
+    """Four step pairs tell a scatter roughly: what is forecast is found by three to all of four, in nine of ten."""
+    rule, steps = Rule(), 150
+    noise = Noise(within=0.08, between=0.006, autocorrelation=0.5)
+    rng, found = np.random.default_rng(1), []
+    error, dof = noise.spread(steps) / math.sqrt(rule.looks[-1]), rule.looks[-1] - 1
+    critical = stats.t.ppf(1 - rule.level(rule.looks[-1]), dof)
+    for _ in range(200):
+        x = [float(rng.normal(0, noise.within))]
+        for _ in range(4):
+            x.append(0.5 * x[-1] + float(rng.normal(0, noise.within * math.sqrt(1 - 0.5**2))))
+        seen = forecast(rule, steps, PooledPrior(), [(10**8, round(10**8 * math.exp(each))) for each in x])
+        found.append(float(stats.nct.sf(critical, dof, math.log1p(seen.last_look) / error)))
+    assert 0.5 < statistics.median(found) < 0.9
+    assert statistics.quantiles(found, n=10)[0] > 0.1
+
+
+def test_the_forecast_says_where_it_is_from() -> None:
+    five = [(100, 100), (100, 101), (100, 99), (100, 100), (100, 102)]
+    assert forecast(Rule(), 30, PooledPrior(), five).source.startswith("4 step pairs of the warm-up, so roughly; ")
+    assert forecast(Rule(), 30, PooledPrior(), five[:3]).source.startswith("what small machines showed; ")
+
+
 def test_pairs_needed_would_see_the_margin() -> None:
     from harness.stats.power import detectable_effect
 

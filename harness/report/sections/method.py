@@ -118,7 +118,9 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     duel, verdict, work = comparison.duel, comparison.verdict, comparison.same_work
     first, whole = sum(pair.base_first for pair in comparison.pairs), sum(pair.steps for pair in comparison.pairs)
     turns = "launches in turn (blocks)" if duel.interleave == "blocks" else "steps in turn, a coin for each step pair"
-    forecast = "none" if duel.detectable_effect is None else f"{detectable_text(duel.detectable_effect)} at look 1"
+    forecast = (
+        "none" if duel.detectable_effect is None else f"{detectable_text(duel.detectable_effect)} at the last look"
+    )
     pairs = plural(len(comparison.pairs), "pair")
     largest = "none" if work.max_abs_diff is None else f"{work.max_abs_diff:g}"
     alone = None if comparison.interleaving is None else comparison.interleaving.bias

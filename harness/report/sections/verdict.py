@@ -226,6 +226,7 @@ def _work(work: SameWork) -> dict[str, str]:
 
 
 def _seen(comparison: Comparison) -> dict[str, str]:
+    """What this duel could have found: the figures before and after are both those of its last planned look."""
     verdict, forecast = comparison.verdict, comparison.duel.detectable_effect
     before = (
         f"forecast before measuring: {detectable_text(forecast)}"
@@ -234,8 +235,10 @@ def _seen(comparison: Comparison) -> dict[str, str]:
     )
     if verdict.detectable_effect is None:
         return {"value": "none yet" if forecast is None else detectable_text(forecast), "detail": before}
+    if verdict.interval_says_more and verdict.ci is not None:
+        return {"value": f"beyond {change(verdict.ci[1])}", "detail": f"the interval excludes that; {before}"}
     seen = "slowdowns, four times in five; " if verdict.detectable_effect < USELESS_EFFECT else ""
-    return {"value": detectable_text(verdict.detectable_effect), "detail": f"{seen}{before}"}
+    return {"value": verdict.detectable_text, "detail": f"{seen}{before}"}
 
 
 def _against_base(change: MetricChange) -> str:
