@@ -7,8 +7,8 @@ from rich.text import Text
 
 from harness.cli.output import clean, stdout_console
 from harness.history.series import RUNNING, Point, ScenarioHistory, Series, code_label
-from harness.history.words import day, running_text, sentences, subtitle, title
-from harness.units import change, milliseconds, plural
+from harness.history.words import changed, day, ratios, running_text, sentences, subtitle, title
+from harness.units import milliseconds, plural
 
 MOST_POINTS = 30
 PIPE_WIDTH = 120
@@ -28,7 +28,7 @@ def print_history(history: ScenarioHistory) -> None:
         _say("duels, newest first", "bold")
         for duel in history.duels[:MOST_POINTS]:
             made = plural(duel.pairs, "launch pair") + (" so far" if duel.status == RUNNING else "")
-            moved = "nothing measured" if duel.ratio is None else f"{change(duel.ratio)} over {made}"
+            moved = "nothing measured" if duel.ratio is None else f"{ratios(duel)} over {made}"
             _say(f"  {day(duel.started_at)}  {duel.base} → {duel.head}: {moved}  ({duel.id})")
         _say("")
     for record in history.failed:
@@ -43,7 +43,7 @@ def _table(series: Series) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("code", overflow="fold")
     table.add_column("measured", no_wrap=True)
-    for heading in ("step ms", "steps"):
+    for heading in ("mean ms", "median ms", "steps"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     changes = {change.index: change for change in series.changes}
@@ -51,7 +51,7 @@ def _table(series: Series) -> Table:
     if first:
         table.add_row(f"… {first} older ones", style="dim")
     for index, point in enumerate(series.points[first:], start=first):
-        remarks = [f"{change(changes[index].ratio)} from here on"] if index in changes else []
+        remarks = [changed(changes[index])] if index in changes else []
         style = "yellow" if point.mark in ("suspicious", "confirmed") else ""
         table.add_row(*_cells(point), clean(", ".join([*remarks, *filter(None, [point.mark])])), style=style)
     return table
@@ -60,7 +60,7 @@ def _table(series: Series) -> Table:
 def _cells(point: Point) -> tuple[str, ...]:
     code = code_label(point.subject, point.revision, point.dirty)
     steps = f"{point.launches} x {point.steps // point.launches}"
-    return clean(code), clean(day(point.started_at)), milliseconds(point.step_ns), steps
+    return clean(code), clean(day(point.started_at)), milliseconds(point.step_ns), milliseconds(point.median_ns), steps
 
 
 def _width() -> int | None:

@@ -1,4 +1,4 @@
-"""A scenario's history as the JSON document `stepduel/history/2`. Ratios are new/old."""
+"""A scenario's history as the JSON document `stepduel/history/3`. Ratios are new/old."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from harness import documents
 from harness.history.series import ScenarioHistory
 
-SCHEMA: Final = "stepduel/history/2"
+SCHEMA: Final = "stepduel/history/3"
 
 
 def document(history: ScenarioHistory) -> dict[str, Any]:

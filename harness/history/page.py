@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from harness.history.series import DuelPoint, Point, ScenarioHistory, Series, code_label
-from harness.history.words import day, running_text, sentences, subtitle, title
+from harness.history.words import changed, day, running_text, sentences, subtitle, title
 from harness.report import figures
 from harness.report.drawing import Plots, both_widths
 from harness.report.page import Page, Section, draw, name
@@ -34,8 +34,8 @@ SERIES: Final = """
 {% if left_out %}<p class="note">{{ left_out }} older points are in the plot and the database.</p>{% endif %}
 """
 CAPTION: Final = (
-    "Each dot is one measurement, in the order told above; bars are levels, dashed lines their changes, diamonds odd "
-    "points, and the dotted line is the pinned baseline."
+    "Each dot is the mean step of one measurement, in the order told above; bars are levels, dashed lines their "
+    "changes, diamonds odd points, and the dotted line is the pinned baseline."
 )
 REMARKS: Final = """
 <ul>
@@ -92,12 +92,11 @@ def _series(series: Series, number: int) -> Markup:
     columns = [
         Column(title="Code", kind="path"),
         Column(title="Measured", kind="name"),
-        *numbers("Step, ms", "Launches", "Steps"),
+        *numbers("Mean step, ms", "Median, ms", "Launches", "Steps"),
         Column(title="Remark", kind="name"),
     ]
     rows = [
-        _row(point, f"{change(changes[index].ratio)} from here on" if index in changes else "")
-        for index, point in enumerate(series.points)
+        _row(point, changed(changes[index]) if index in changes else "") for index, point in enumerate(series.points)
     ]
     return draw(
         SERIES,
@@ -118,6 +117,7 @@ def _row(point: Point, change: str) -> Row:
             code,
             day(point.started_at),
             milliseconds(point.step_ns),
+            milliseconds(point.median_ns),
             str(point.launches),
             str(point.steps),
             remark,
@@ -130,7 +130,7 @@ def _duels(duels: tuple[DuelPoint, ...]) -> Markup:
         Column(title="Base", kind="path"),
         Column(title="Head", kind="path"),
         Column(title="Measured", kind="name"),
-        *numbers("Change", "Launch pairs"),
+        *numbers("In total", "Typical step", "Launch pairs"),
         Column(title="Duel", kind="name"),
     ]
     rows = [
@@ -140,6 +140,7 @@ def _duels(duels: tuple[DuelPoint, ...]) -> Markup:
                 name(duel.head, 60),
                 day(duel.started_at),
                 "" if duel.ratio is None else change(duel.ratio),
+                "" if duel.typical_ratio is None else change(duel.typical_ratio),
                 str(duel.pairs),
                 name(duel.id, 60),
             ]
@@ -170,7 +171,7 @@ def _plots(series: Series, anchor: str) -> Plots:
             axes.margins(y=0.15)
             axes.locator_params(axis="y", nbins=5)
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-            alt = f"Step time in ms over {plural(len(values), 'point')}: {'; '.join(sentences(series))}"
+            alt = f"Mean step in ms over {plural(len(values), 'point')}: {'; '.join(sentences(series))}"
             return svg(figure, own, name(alt, 600))
 
     return both_widths(anchor, one)

@@ -3,9 +3,10 @@
 The key is the scenario's hash, the overrides, the machine, the collector and the harness version, and whether the time
 is from a run or a duel: a side of a duel shares its machine with the other side, a run has it alone.
 
-A point is one run, or one side of a duel: the median over launches of the median step on the slowest rank. Points of a
-series stand in the order of their commits where the repository knows them all, otherwise in the order they were
-measured.
+A point is one run, or one side of a duel: the mean step, which is the total that users pay over steps, and beside it
+the typical step, the median over launches of the median step; both on the slowest rank. Changes of level are looked for
+in both, since the mean sees what comes at every Nth step and the median is quieter. Points of a series stand in the
+order of their commits where the repository knows them all, otherwise in the order they were measured.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean, median
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
+
 from harness.scenario import measured
-from harness.stats.changepoints import ChangePoint, change_points
+from harness.stats.changepoints import MIN_POINTS, ChangePoint, change_points
+from harness.stats.estimands import PairDifference, pair_differences
+from harness.stats.paired import StepPairs, UnusableError
 from harness.stats.variance_prior import Suspicion, confirmed, suspicion
 from harness.store.timeline import Kind, MeasuredRecord
 
@@ -55,6 +60,8 @@ class Point:
     code: str
     """Equal for equal code: the revision, and what was uncommitted."""
     step_ns: float
+    """Mean: total over steps."""
+    median_ns: float
     launches: int
     steps: int
     mark: Mark = ""
@@ -67,13 +74,22 @@ class Level:
     first: int
     last: int
     mean_ns: float
+    median_ns: float
+    """Of the medians of its points: the typical step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelChange(ChangePoint):
+    """A change of level: `ratio` and `p` are of the mean step, or of the typical step where the mean shows none."""
+
+    typical: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
     """Comparable points, oldest first."""
 
-    ALSO_IN_DOCUMENT: ClassVar = ("levels", "creep")
+    ALSO_IN_DOCUMENT: ClassVar = ("levels", "creep", "typical_creep")
 
     key: Key
     cpu_model: str
@@ -82,17 +98,23 @@ class Series:
     points: tuple[Point, ...]
     by_commit: bool
     """Whether the order is that of the commits; that of the measurements otherwise."""
-    changes: tuple[ChangePoint, ...]
+    changes: tuple[LevelChange, ...]
     baseline_ns: float | None
-    """Median step time of the pinned baseline in this series; None where it was not measured here."""
+    """Mean step of the pinned baseline in this series (median of its points); None where it was not measured here."""
+    baseline_median_ns: float | None
 
     @property
     def levels(self) -> list[Level]:
         """The stretches between changes."""
         edges = [0, *(change.index for change in self.changes), len(self.points)]
-        values = [point.step_ns for point in self.points]
         return [
-            Level(first=a, last=b - 1, mean_ns=math.fsum(values[a:b]) / (b - a)) for a, b in itertools.pairwise(edges)
+            Level(
+                first=a,
+                last=b - 1,
+                mean_ns=fmean(point.step_ns for point in self.points[a:b]),
+                median_ns=fmean(point.median_ns for point in self.points[a:b]),
+            )
+            for a, b in itertools.pairwise(edges)
         ]
 
     @property
@@ -100,16 +122,23 @@ class Series:
         """The last level over the pinned baseline, head/base; None without one."""
         return None if self.baseline_ns is None else self.levels[-1].mean_ns / self.baseline_ns
 
+    @property
+    def typical_creep(self) -> float | None:
+        """The same of the typical step."""
+        return None if self.baseline_median_ns is None else self.levels[-1].median_ns / self.baseline_median_ns
+
 
 @dataclass(frozen=True, kw_only=True)
 class DuelPoint:
-    """What a duel of two bodies of code found. `ratio` is head/base, the mean over its launch pairs; not a verdict."""
+    """What a duel of two bodies of code found. Ratios are head/base, means over its launch pairs; not a verdict."""
 
     id: str
     started_at: str
     base: str
     head: str
     ratio: float | None
+    """Of the total, as the verdict has it (`stats.estimands`); None where that cannot be judged."""
+    typical_ratio: float | None
     pairs: int
     status: str
     """A duel that is `running` is shown with the launch pairs it has so far, and is no point of a series yet."""
@@ -176,19 +205,28 @@ def _duels(measured: Sequence[MeasuredRecord]) -> Iterator[DuelPoint]:
     bases = [record for record in measured if record.side == "base"]
     for base in sorted(bases, key=lambda record: (record.started_at, record.id), reverse=True):
         head = heads[base.id]
-        logs = [
-            median(math.log(h / b) for b, h in zip(base_ns, head_ns, strict=True))
-            for base_ns, head_ns in zip(base.launches_ns, head.launches_ns, strict=True)
-        ]
+        differences = _differences(base, head)
         yield DuelPoint(
             id=base.id,
             started_at=base.started_at,
             base=code_label(base.subject, base.revision, base.dirty, base.overrides),
             head=code_label(head.subject, head.revision, head.dirty, head.overrides),
-            ratio=math.exp(math.fsum(logs) / len(logs)) if logs else None,
-            pairs=len(logs),
+            ratio=math.exp(fmean(one.total for one in differences)) if differences else None,
+            typical_ratio=math.exp(fmean(one.typical for one in differences)) if differences else None,
+            pairs=len(base.launches_ns),
             status=base.status,
         )
+
+
+def _differences(base: MeasuredRecord, head: MeasuredRecord) -> list[PairDifference]:
+    pairs = [
+        StepPairs(base_ns=np.array([base_ns], float).T, head_ns=np.array([head_ns], float).T)
+        for base_ns, head_ns in zip(base.launches_ns, head.launches_ns, strict=True)
+    ]
+    try:
+        return pair_differences(pairs)
+    except UnusableError:
+        return []
 
 
 def _key(record: MeasuredRecord) -> Key:
@@ -214,18 +252,27 @@ def _series(
     points = [_point(record) for record in records]
     if by_commit:
         points.sort(key=lambda point: (order[point.revision or ""], bool(point.dirty), point.started_at))
-    pinned = [
-        point.step_ns for point in points if baseline is not None and baseline == point.revision and not point.dirty
-    ]
+    pinned = [point for point in points if baseline is not None and baseline == point.revision and not point.dirty]
     return Series(
         key=key,
         cpu_model=records[-1].cpu_model,
         scenario_keys=_differing(records[-1].scenario_document, reference),
         points=tuple(replace(point, mark=_mark(points, index)) for index, point in enumerate(points)),
         by_commit=by_commit,
-        changes=tuple(change_points([point.step_ns for point in points])),
-        baseline_ns=median(pinned) if pinned else None,
+        changes=tuple(_changes(points)),
+        baseline_ns=median(point.step_ns for point in pinned) if pinned else None,
+        baseline_median_ns=median(point.median_ns for point in pinned) if pinned else None,
     )
+
+
+def _changes(points: Sequence[Point]) -> list[LevelChange]:
+    """Those of the mean step, and those of the typical step that are none of the mean's (docs/decisions.md)."""
+    paid, typical = (change_points(values) for values in zip(*((p.step_ns, p.median_ns) for p in points), strict=True))
+    found = [LevelChange(**asdict(change), typical=False) for change in paid]
+    for change in typical:
+        if all(abs(change.index - other.index) >= MIN_POINTS for other in paid):
+            found.append(LevelChange(**asdict(change), typical=True))
+    return sorted(found, key=lambda change: change.index)
 
 
 def _differing(document: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, str]:
@@ -256,7 +303,8 @@ def _point(record: MeasuredRecord) -> Point:
         revision=record.revision,
         dirty=record.dirty,
         code=f"{record.revision} {changes}",
-        step_ns=median(median(launch) for launch in record.launches_ns),
+        step_ns=fmean(itertools.chain.from_iterable(record.launches_ns)),
+        median_ns=median(median(launch) for launch in record.launches_ns),
         launches=len(record.launches_ns),
         steps=sum(map(len, record.launches_ns)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.history.series import Series, code_label
+from harness.history.series import DuelPoint, LevelChange, Series, code_label
 from harness.stats.changepoints import MIN_POINTS
 from harness.units import change, milliseconds, plural
 
@@ -39,21 +39,38 @@ def running_text(duel_id: str) -> str:
     return f"duel {duel_id} is under way, or was killed: no point until it has ended (stepduel compare … --resume)"
 
 
+def changed(found: LevelChange) -> str:
+    """Return what is said of the first point after a change of level."""
+    return f"{change(found.ratio)}{' in the typical step' if found.typical else ''} from here on"
+
+
+def ratios(duel: DuelPoint) -> str:
+    """Return what a duel measured."""
+    assert duel.ratio is not None
+    assert duel.typical_ratio is not None
+    return f"{change(duel.ratio)} in total, {change(duel.typical_ratio)} in the typical step"
+
+
 def sentences(series: Series) -> list[str]:
     """Return what the series says: its levels, its odd points, its creep."""
     count, levels = len(series.points), series.levels
     level = "now at" if series.changes else "on average"
-    lines = [f"{plural(count, 'point')}, {level} {milliseconds(levels[-1].mean_ns)} ms a step"]
+    last = levels[-1]
+    took = f"{milliseconds(last.mean_ns)} ms a step, {milliseconds(last.median_ns)} ms in the median"
+    lines = [f"{plural(count, 'point')}, {level} {took}"]
     if not series.changes:
         lines[0] += f"; no change of level among them{' (too few to tell)' if count < 2 * MIN_POINTS else ''}"
     for found, reached in zip(series.changes, levels[1:], strict=True):
         point = series.points[found.index]
         code = code_label(point.subject, point.revision, point.dirty)
-        lines.append(f"{change(found.ratio)} from {code} on, to {milliseconds(reached.mean_ns)} ms (p = {found.p:.1g})")
+        where = " in the typical step" if found.typical else ""
+        to = milliseconds(reached.median_ns if found.typical else reached.mean_ns)
+        lines.append(f"{change(found.ratio)}{where} from {code} on, to {to} ms (p = {found.p:.1g})")
     odd = [point for point in series.points if point.mark == "suspicious"]
     if odd:
         codes = ", ".join(code_label(point.subject, point.revision, point.dirty) for point in odd)
         lines.append(f"suspiciously slow, not measured again yet: {codes}")
     if series.creep is not None:
-        lines.append(f"{change(series.creep)} against the pinned baseline")
+        typical = "" if series.typical_creep is None else f", {change(series.typical_creep)} in the typical step"
+        lines.append(f"{change(series.creep)} in total{typical}, against the pinned baseline")
     return lines

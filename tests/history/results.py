@@ -122,6 +122,7 @@ def add_duel(
     *,
     minute: int = 0,
     pairs: int = 2,
+    measured_steps: int = 2,
     ranges: Sequence[str] = ("step",),
     **changes: Any,
 ) -> None:
@@ -163,11 +164,17 @@ def add_duel(
         if not duels.find(id=duel_id):
             duels.add(DuelRecord(**{**record, **changes}), ENVIRONMENT)
         for pair in range(1 + len(duels.pairs(duel_id)), pairs + 1):
-            add_pair(duels, duel_id, pair, base_ms, head_ms, ranges)
+            add_pair(duels, duel_id, pair, base_ms, head_ms, ranges, measured_steps)
 
 
 def add_pair(
-    duels: Duels, duel_id: str, pair: int, base_ms: float, head_ms: float, ranges: Sequence[str] = ("step",)
+    duels: Duels,
+    duel_id: str,
+    pair: int,
+    base_ms: float,
+    head_ms: float,
+    ranges: Sequence[str] = ("step",),
+    measured_steps: int = 2,
 ) -> None:
     steps = [
         DuelStepRecord(
@@ -183,7 +190,7 @@ def add_pair(
             tokens=None,
             figures={},
         )
-        for sequence in range(3)
+        for sequence in range(measured_steps + 1)
         for slot, side in enumerate(SIDES)
     ]
     spans = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +35,71 @@ def database(folder: Path) -> Path:
     return folder / "reports" / "results.db"
 
 
-def add_noisy_runs(folder: Path, levels_ms: list[tuple[int, float]], seed: int = 1) -> None:
+def add_noisy_runs(folder: Path, levels_ms: list[tuple[int, float]], seed: int = 1, steps: int = 3) -> None:
     noise = random.Random(seed)
     minute = 0
     for count, level_ms in levels_ms:
         for _ in range(count):
-            add_run(database(folder), f"r{minute:03d}", level_ms * (1 + noise.gauss(0, 0.005)), minute=minute)
+            step_ms = level_ms * (1 + noise.gauss(0, 0.005))
+            add_run(database(folder), f"r{minute:03d}", step_ms, minute=minute, steps=steps)
             minute += 1
 
 
 def test_a_change_of_level_is_found_at_its_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_noisy_runs(folder, [(12, 100.0), (12, 106.0)])
     found = history(capsys)
-    assert found["schema"] == "stepduel/history/2"
+    assert found["schema"] == "stepduel/history/3"
     (series,) = found["series"]
     assert series["points"][0]["step_ns"] == pytest.approx(100e6, rel=0.02), "of the slowest rank"
     (change,) = series["changes"]
     assert (change["index"], series["points"][12]["revision"]) == (12, revision(12))
     assert change["ratio"] == pytest.approx(1.06, abs=0.01)
     assert [(level["first"], level["last"]) for level in series["levels"]] == [(0, 11), (12, 23)]
+
+
+def stretch(folder: Path, where: str, factor: float) -> None:
+    """Make the steps of stored runs longer."""
+    with sqlite3.connect(database(folder)) as connection:
+        connection.execute(f"update steps set duration_ns = duration_ns * {factor} where {where}")
+    connection.close()
+
+
+def test_what_comes_at_every_tenth_step_is_a_change_of_level(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_noisy_runs(folder, [(24, 100.0)], steps=20)
+    stretch(folder, "run_id >= 'r012' and sequence % 10 = 0", 1.6)
+    (series,) = history(capsys)["series"]
+    (change,) = series["changes"]
+    assert (change["index"], change["typical"]) == (12, False)
+    assert change["ratio"] == pytest.approx(1.06, abs=0.01)
+    last = series["points"][-1]
+    assert last["step_ns"] / last["median_ns"] == pytest.approx(1.06), "the mean leads, the median stands beside it"
+    assert run(["history", "smoke", "--html", "h.html"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"24 points, now at 106\.\d ms a step, (100\.\d|99\.\d+) ms in the median", out), out
+    assert "Mean step, ms" in Path("h.html").read_text()
+
+
+def test_a_change_that_hiccups_hide_in_the_mean_is_found_in_the_typical_step(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_noisy_runs(folder, [(12, 100.0), (12, 105.0)], steps=20)
+    for number, at in ((1, 3), (5, 7), (9, 2), (16, 5)):
+        stretch(folder, f"run_id = 'r{number:03d}' and sequence = {at}", 6.0)
+    (change,) = history(capsys)["series"][0]["changes"]
+    assert (change["index"], change["typical"]) == (12, True)
+    assert run(["history", "smoke"]) == 0
+    assert re.search(r"\+[45]\.\d % in the typical step from 0{10} on, to 10[45]\.\d ms", capsys.readouterr().out)
+
+
+def test_a_duel_is_told_by_its_total_and_its_typical_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_duel(database(folder), "d1", 100, 100, minute=2, pairs=3, measured_steps=10)
+    with sqlite3.connect(database(folder)) as connection:
+        slow = "update duel_steps set duration_ns = duration_ns * 2 where side = 'head' and measured and sequence = "
+        connection.execute(f"{slow}(select max(sequence) from duel_steps)")
+    connection.close()
+    (duel,) = history(capsys)["duels"]
+    assert duel["typical_ratio"] == pytest.approx(1.0)
+    assert duel["ratio"] == pytest.approx(1.1)
 
 
 def test_a_change_below_two_per_cent_and_a_single_odd_point_are_no_new_level(
@@ -220,8 +267,8 @@ def test_a_duel_under_way_is_no_point_yet(folder: Path, capsys: pytest.CaptureFi
     assert found["failed"] == []
     assert run(["history", "smoke", "--html", "h.html"]) == 0
     out = capsys.readouterr().out
-    assert "+50.0 % over 2 launch pairs so far  (going-on)" in out
-    assert "+10.0 % over 1 launch pair  (ended)" in out
+    assert "+50.0 % in total, +50.0 % in the typical step over 2 launch pairs so far  (going-on)" in out
+    assert "+10.0 % in total, +10.0 % in the typical step over 1 launch pair  (ended)" in out
     assert "duel going-on is under way, or was killed" in out
     assert "duel going-on is under way" in Path("h.html").read_text(encoding="utf-8")
 
