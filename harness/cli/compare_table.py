@@ -133,16 +133,5 @@ def _order(comparison: Comparison) -> str:
 
 
 def _conditions(comparison: Comparison) -> str:
-    known = [pair.conditions for pair in comparison.pairs]
-    loads = [row["load_average"] for row in known]
-    parts = [f"load {min(loads):.1f} to {max(loads):.1f}"]
-    steal = [row["steal_share"] for row in known if row["steal_share"] is not None]
-    if steal:
-        parts.append(f"stolen time up to {percent(max(steal))}")
-    clocks = [row["clock_mhz"] for row in known if row["clock_mhz"] is not None]
-    if clocks:
-        parts.append(f"clock {min(clocks):,.0f} to {max(clocks):,.0f} MHz")
-    throttled = [row["throttled"] for row in known if row["throttled"]]
-    if throttled:
-        parts.append(f"throttled {plural(sum(throttled), 'time')}")
-    return ", ".join(parts)
+    low, high = comparison.load or (0.0, 0.0)
+    return ", ".join(filter(None, (f"load {low:.1f} to {high:.1f}", comparison.disturbances)))

@@ -231,6 +231,7 @@ def _side(name: SideName, subject: Mapping[str, Any], step_ns: float | None) -> 
         subject=subject["subject"],
         revision=subject["revision"],
         dirty=subject["dirty"],
+        commit_subject=subject.get("commit_subject"),
         overrides=tuple(subject.get("overrides", ())),
         versions=_versions(subject),
         step_ns=step_ns,

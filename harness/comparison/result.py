@@ -14,6 +14,7 @@ from harness.stats.interleaving import Effect, Interleaving
 from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import DuelRecord
+from harness.units import percent, plural
 from harness.verdict import Reason, State, Verdict
 
 LEAST_SHARE_OF_CHANGE = 0.05
@@ -34,6 +35,8 @@ class Side:
     subject: str
     revision: str | None
     dirty: bool | None
+    commit_subject: str | None = None
+    """First line of its commit's message; None of releases, and of duels that were stored without it."""
     overrides: tuple[str, ...]
     versions: Mapping[str, str]
     step_ns: float | None
@@ -135,6 +138,26 @@ class Comparison:
         effect_ns = self.rule.min_effect * (self.base.step_ns or 0.0)
         least_ns = max(LEAST_SHARE_OF_CHANGE * whole_ns, LEAST_SHARE_OF_EFFECT * effect_ns)
         return tuple(part for part in self.ranges if part.significant and abs(part.delta_ns) >= max(least_ns, 1))
+
+    @property
+    def load(self) -> tuple[float, float] | None:
+        """The least and the greatest load average that a launch pair ended with."""
+        loads = [pair.conditions["load_average"] for pair in self.pairs if "load_average" in pair.conditions]
+        return (min(loads), max(loads)) if loads else None
+
+    @property
+    def disturbances(self) -> str:
+        """Stolen time, clocks and throttling while the launch pairs were made, for people; empty if none is known."""
+        known = [pair.conditions for pair in self.pairs]
+
+        def told(key: str) -> list[float]:
+            return [row[key] for row in known if row.get(key) is not None]
+
+        steal, clocks, throttled = told("steal_share"), told("clock_mhz"), sum(told("throttled"))
+        parts = [f"stolen time up to {percent(max(steal))}"] if steal else []
+        parts += [f"clock {min(clocks):,.0f} to {max(clocks):,.0f} MHz"] if clocks else []
+        parts += [f"throttled {plural(round(throttled), 'time')}"] if throttled else []
+        return ", ".join(parts)
 
     @property
     def unfinished(self) -> bool:

@@ -22,6 +22,7 @@ from harness.subject import (
     NoEngineError,
     Subject,
     SubjectCache,
+    commit_subject,
     default_names,
     prepare_engine,
     resolve_commit,
@@ -147,13 +148,15 @@ def _resolve_sides(
             subjects.append(resolve_subject(name, engine, wanted.repo, cache, overrides=overrides[side]))
         except NoEngineError as error:
             missing.append(f"{side} cannot run the scenario: {error}")
+            commit = resolve_commit(wanted.repo, name)
             subjects.append(
                 Subject(
                     name=name,
                     engine_root=None,
                     python=engine.python,
-                    revision=resolve_commit(wanted.repo, name),
+                    revision=commit,
                     dirty=False,
+                    commit_subject=commit_subject(wanted.repo, commit),
                     overrides=overrides[side],
                 )
             )

@@ -39,6 +39,7 @@ class DuelSide:
             "overrides": list(self.subject.overrides),
             "notes": list(self.subject.notes),
             "collector": self.collector,
+            **({"commit_subject": self.subject.commit_subject} if self.subject.commit_subject else {}),
             **self.subject.provenance(),
         }
 

@@ -7,7 +7,7 @@ made for that in the `cache`.
 from __future__ import annotations
 
 from harness.subject.cache import Cleaned, SubjectCache, cache_folder, clean
-from harness.subject.git import merge_base, resolve_commit
+from harness.subject.git import commit_subject, merge_base, resolve_commit
 from harness.subject.model import NoEngineError, Subject
 from harness.subject.prepare import prepare_engine, prepare_subject
 from harness.subject.resolve import (
@@ -28,6 +28,7 @@ __all__ = [
     "SubjectCache",
     "cache_folder",
     "clean",
+    "commit_subject",
     "default_names",
     "git_state",
     "merge_base",

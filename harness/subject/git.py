@@ -110,6 +110,11 @@ def resolve_commit(folder: Path, revision: str) -> str:
     return commit
 
 
+def commit_subject(folder: Path, commit: str) -> str | None:
+    """Return the first line of a commit's message; `commit` is a full hash."""
+    return line(folder, "log", "-1", "--format=%s", commit, "--")
+
+
 def merge_base(folder: Path) -> str:
     """Return the commit that the checked-out branch left the main branch at: BASE when none is given.
 

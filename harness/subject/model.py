@@ -41,6 +41,8 @@ class Subject:
     """Full git hash; None outside a repository."""
     dirty: bool | None
     """Whether tracked files differ from `revision`; None where there is no revision."""
+    commit_subject: str | None = None
+    """First line of the message of `revision`."""
     changes: str | None = None
     """Hash over everything uncommitted, untracked files included; None where nothing is."""
     overrides: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.subject.cache import SubjectCache
-from harness.subject.git import line, merge_base, resolve_commit
+from harness.subject.git import commit_subject, line, merge_base, resolve_commit
 from harness.subject.interpreter import Interpreter
 from harness.subject.model import Adapter, NoEngineError, Subject
 from harness.subject.releases import Release, contradictions, installed, is_release, provide_release
@@ -111,6 +111,7 @@ def working_tree(package: str, folder: Path, *, overrides: Sequence[str] = ()) -
         python=Path(sys.executable),
         revision=revision,
         dirty=dirty,
+        commit_subject=commit_subject(root, revision) if revision else None,
         changes=uncommitted(root) if revision else None,
         overrides=tuple(overrides),
     )
@@ -126,7 +127,15 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
     if root is None:
         where = "the engine is younger, or lies elsewhere" if engine.package is None else "--repo names its checkout"
         raise NoEngineError(f"revision {name!r} ({commit[:12]}) has no package {package!r}: {where}")
-    return Subject(name=name, engine_root=root, python=engine.python, revision=commit, dirty=False, notes=tree.notes)
+    return Subject(
+        name=name,
+        engine_root=root,
+        python=engine.python,
+        revision=commit,
+        dirty=False,
+        commit_subject=commit_subject(folder, commit),
+        notes=tree.notes,
+    )
 
 
 def _of_release(name: str, engine: Engine, cache: SubjectCache) -> Subject:

@@ -271,6 +271,11 @@ def test_a_step_that_raises_is_readable_on_a_terminal(folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_bench_warns_of_a_period_before_it_measures(folder: Path) -> None:
+    done = bench(folder, "small", "--set", "run.period=50")
+    assert "show no period of 50: --steps 150 does" in done.stderr
+
+
 def test_ctrl_c_ends_everything_and_is_stored(folder: Path) -> None:
     with start(folder, "small", "--set", "run.steps=100000", "--json") as process:
         assert process.stderr is not None

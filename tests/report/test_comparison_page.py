@@ -173,6 +173,31 @@ def test_a_duel_without_any_pair_still_makes_a_page(tmp_path: Path) -> None:
     assert "No launch pair was completed." in root.by_id("pairs").text
     assert "There is no step to split." in root.by_id("attribution").text
     assert "No step was measured." in root.by_id("steps").text
+    for said in ("A launch pair starts both sides", "Each dot", "Grey rows", "step in turn, so that", "one time axis"):
+        assert said not in root.text, "no word about what is not drawn"
+    assert "The difference of the mean step in parts" not in root.text
+    assert "Load while measuring" not in root.text
+
+
+def test_an_invalid_duel_draws_no_caption_for_what_is_not_there(tmp_path: Path) -> None:
+    root = check_page(render_comparison(*comparison_of(tmp_path, DuelSpec(pairs=1, steps=12, part_at=9))))
+    assert "Each dot is a launch pair." in root.text
+    assert "the diamond" not in root.text
+    assert "the interval that the verdict rests on" not in root.text
+
+
+def test_the_first_screen_names_the_commits_and_the_load(tmp_path: Path) -> None:
+    made = DuelSpec(pairs=4, steps=8)
+    base = {**made.base, "commit_subject": "engine: walk once"}
+    head = {**made.head, "commit_subject": "<b>engine</b>: walk twice"}
+    root = check_page(render_comparison(*comparison_of(tmp_path / "two", replace(made, base=base, head=head))))
+    lead = root.by_id("verdict").text
+    assert "engine: walk once" in lead
+    assert "<b>engine</b>: walk twice" in lead, "a message is text"
+    assert re.search(r"Load while measuring\s+\d\.\d( to \d\.\d)?\s+of 16 cores", lead), lead
+    head = {**head, "revision": base["revision"]}
+    root = check_page(render_comparison(*comparison_of(tmp_path / "one", replace(made, base=base, head=head))))
+    assert "walk once" not in root.by_id("verdict").text, "sides that differ in settings have no commits to tell"
 
 
 @pytest.mark.slow

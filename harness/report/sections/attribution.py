@@ -28,7 +28,9 @@ ROW: Final = 38
 """CSS pixels a bar."""
 
 TEMPLATE: Final = """
+{% if table %}
 <p>{{ note }}</p>
+{% endif %}
 {% if plots %}
 {{ m.figure(plots, "From base’s mean step to head’s, the largest parts first. The axis does not begin at zero.") }}
 {% endif %}

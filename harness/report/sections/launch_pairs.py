@@ -21,6 +21,7 @@ ROW: Final = 24
 NONE: Final = "–"
 
 TEMPLATE: Final = """
+{% if table %}
 <p>A launch pair starts both sides afresh and steps them in turn. It counts once, with the ratio of the total times of
 both sides; the verdict rests on how these agree. Base and head in the table are mean steps. A hiccup of the machine,
 which one launch has and no other, is capped in them. Beside them is the typical step, the median over step pairs of
@@ -28,7 +29,6 @@ head/base.</p>
 {% if plots %}
 {{ m.figure(plots, caption) }}
 {% endif %}
-{% if table %}
 {{ table }}
 {% else %}
 <p class="nothing">No launch pair was completed.</p>
@@ -38,10 +38,13 @@ head/base.</p>
 
 def section(comparison: Comparison) -> Section:
     """Return the launch pairs of a comparison: the plot and the table."""
-    caption = (
-        "Each dot is a launch pair; the diamond is their mean with the interval that the verdict rests on. The band is "
-        f"the margin, ±{percent(comparison.rule.margin)}: an interval inside it means “same”."
-    )
+    margin = f"The band is the margin, ±{percent(comparison.rule.margin)}"
+    caption = f"Each dot is a launch pair. {margin}."
+    if comparison.verdict.ci is not None:
+        caption = (
+            "Each dot is a launch pair; the diamond is their mean with the interval that the verdict rests on. "
+            f"{margin}: an interval inside it means “same”."
+        )
     pairs = _table(comparison) if comparison.pairs else None
     return Section(
         anchor="pairs",

@@ -25,8 +25,8 @@ ROW: Final = 26
 MOST_TICKS: Final = 10
 
 TEMPLATE: Final = """
-<p>{{ note }}</p>
 {% if trees %}
+<p>{{ note }}</p>
 <div class="icicles" data-span="{{ span_ms }}">
 <div class="icicle-bar">
 <span id="icicle-hint">Choose a range to zoom in on it; arrow keys move between ranges, Escape zooms out.</span>

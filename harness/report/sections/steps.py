@@ -19,8 +19,8 @@ WIDTH, HEIGHT = 328, 150
 MOST_PANELS: Final = 40
 
 TEMPLATE: Final = """
-<p>{{ note }}</p>
 {% if panels %}
+<p>{{ note }}</p>
 <p class="legend">
 {% for side in sides %}
 <span><i class="{{ side }}"></i>{{ side }}</span>

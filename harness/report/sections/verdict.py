@@ -32,7 +32,10 @@ TEMPLATE: Final = """
 <dd>{{ "working tree" if which.subject == "." else which.subject | name(90) }}
 {%- if which.revision %} <code>{{ which.revision[:10] | name }}</code>{% endif %}
 {%- if which.dirty %} with uncommitted changes{% endif %}
-{%- for text in which.overrides %} <code>{{ text | name(60) }}</code>{% endfor %}</dd></div>
+{%- for text in which.overrides %} <code>{{ text | name(60) }}</code>{% endfor %}
+{%- if which.commit_subject and c.base.revision != c.head.revision %}
+<br>{{ which.commit_subject | name(120) }}
+{%- endif %}</dd></div>
 {% endfor %}
 </dl>
 <dl class="tiles">
@@ -86,10 +89,17 @@ TEMPLATE: Final = """
 <dd>{{ work.detail }}</dd>
 </div>
 <div class="tile">
-<dt>The machine could see</dt>
+<dt>This duel could find</dt>
 <dd class="value small">{{ seen.value }}</dd>
 <dd>{{ seen.detail }}</dd>
 </div>
+{% if c.load %}
+<div class="tile">
+<dt>Load while measuring</dt>
+<dd class="value small">{{ load }}</dd>
+<dd>{{ cores }}{{ "; " + c.disturbances if c.disturbances }}</dd>
+</div>
+{% endif %}
 {% for change in c.metrics if change.bound is not none %}
 <div class="tile">
 <dt>{{ change.metric.title }}</dt>
@@ -127,6 +137,8 @@ def section(comparison: Comparison) -> Section:
             moved_note=_moved_note(comparison, moved),
             work=_work(comparison.same_work),
             seen=_seen(comparison),
+            load=_range(comparison.load),
+            cores=f"of {plural(comparison.environment.get('usable_cores', 0), 'core')}",
             against_base=_against_base,
         ),
     )
@@ -239,6 +251,11 @@ def _seen(comparison: Comparison) -> dict[str, str]:
         return {"value": f"beyond {change(verdict.ci[1])}", "detail": f"the interval excludes that; {before}"}
     seen = "slowdowns, four times in five; " if verdict.detectable_effect < USELESS_EFFECT else ""
     return {"value": verdict.detectable_text, "detail": f"{seen}{before}"}
+
+
+def _range(load: tuple[float, float] | None) -> str:
+    low, high = (f"{each:.1f}" for each in load or (0.0, 0.0))
+    return low if low == high else f"{low} to {high}"
 
 
 def _against_base(change: MetricChange) -> str:
