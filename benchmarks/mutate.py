@@ -73,7 +73,8 @@ PACKAGES: Mapping[str, Tests] = {
     "harness/store": Tests(["tests/test_store.py", "tests/history", "tests/gate", "tests/report", *TOY_DUELS]),
     "harness/comparison": Tests(["tests/comparison", "tests/duel/test_same_work.py", "tests/report", *TOY_DUELS]),
     "harness/duel": Tests(
-        ["tests/duel/test_pacing.py", "tests/duel/test_assemble.py", *TOY_DUELS], ["tests/cli/test_compare.py"]
+        ["tests/duel/test_pacing.py", "tests/duel/test_assemble.py", "tests/worker/test_clock.py", *TOY_DUELS],
+        ["tests/cli/test_compare.py"],
     ),
     "engine_under_test": Tests(["tests/engine"], ["tests/engine/test_engine_ranks.py"]),
 }
