@@ -71,9 +71,10 @@ PACKAGES: Mapping[str, Tests] = {
     "harness/analysis": Tests(["tests/analysis", "tests/cli/test_diff.py", "tests/cli/test_analyze.py"]),
     "harness/trace": Tests(["tests/trace", "tests/analysis", "tests/cli/test_scrub.py", "tests/cli/test_export.py"]),
     "harness/store": Tests(["tests/test_store.py", "tests/history", "tests/gate", "tests/report", *TOY_DUELS]),
-    "harness/comparison": Tests(["tests/duel/test_same_work.py", "tests/report", *TOY_DUELS]),
+    "harness/comparison": Tests(["tests/comparison", "tests/duel/test_same_work.py", "tests/report", *TOY_DUELS]),
     "harness/duel": Tests(
-        ["tests/duel/test_pacing.py", "tests/duel/test_assemble.py", *TOY_DUELS], ["tests/cli/test_compare.py"]
+        ["tests/duel/test_pacing.py", "tests/duel/test_assemble.py", "tests/worker/test_clock.py", *TOY_DUELS],
+        ["tests/cli/test_compare.py"],
     ),
     "engine_under_test": Tests(["tests/engine"], ["tests/engine/test_engine_ranks.py"]),
 }

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from harness.comparison.same_work import agree, tolerance
 from harness.errors import LaunchError, StepduelError, UsageError
 from harness.launch import BUILD_RAISED, CLOCK, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
-from harness.launch.placement import Placement, keep_to, place_ranks, unplaced
+from harness.launch.placement import Placement, fits, keep_to, place_ranks, unplaced
 from harness.launch.rows import step_records
 from harness.stats.turns import TURNS, Turn, alone_steps
 from harness.store import SIDES, DuelStepRecord, SideName
@@ -89,6 +89,8 @@ class PairRun:
     ready: dict[SideName, Ready] = field(default_factory=dict)
     placements: dict[SideName, Placement] = field(default_factory=dict)
     """Cores of a side's ranks, the same for both sides; a side that is absent ran wherever the scheduler liked."""
+    cores_used: dict[SideName, float] = field(default_factory=dict)
+    """On how many cores a side computed at once, in the step of the warm-up with the fewest: the first may compile."""
     steps: list[DuelStepRecord] = field(default_factory=list)
     alone_ns: dict[SideName, list[int]] = field(default_factory=dict)
     """Times of the steps that a side made alone, each of its slowest rank."""
@@ -130,8 +132,13 @@ class PairRun:
     def take(self, side: SideName, launch: Launch, slot: int, *, measured: bool) -> StepReport:
         """Run one step of one side and keep what it reports; figures over all ranks go with rank 0."""
         began_ns = time.monotonic_ns() - self.began_ns
+        computed_ns = 0 if measured else launch.processor_ns()
         with _NamedFailure(side, self.pair):
             report = launch.step()
+        if not measured:
+            wall_ns = time.monotonic_ns() - self.began_ns - began_ns
+            used = (launch.processor_ns() - computed_ns) / wall_ns
+            self.cores_used[side] = min(used, self.cores_used.get(side, used))
         self.steps.extend(
             DuelStepRecord(**vars(record), pair=self.pair, side=side, slot=slot, began_ns=began_ns)
             for record in step_records(report, measured=measured)
@@ -162,13 +169,13 @@ def run_in_lockstep(request: PairRequest, decide: Decide, stepped: Stepped) -> P
         for launch in launches.values():
             stack.enter_context(launch)
         _await_ready(run, launches)
-        if request.pinned:
-            _place(run, launches)
         pair = _Pair(request=request, run=run, launches=launches, coin=coin)
         for side in launches:
             pair.park(side)
         warmup: list[tuple[int, int]] = []
         for done in _paced(run, warmup, decide, request.turn):
+            if done == 1 and request.pinned:
+                _place(run, launches)
             times = pair.take_turns(request.turn if done else TURNS[0], measured=done > 0)
             if done < 1:
                 warmup.append((times["base"], times["head"]))
@@ -233,11 +240,11 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
     for slot, side in enumerate(_order(request.starter)):
         with Launch(request.requests[side]) as launch:
             _await_ready(run, {side: launch})
-            if request.pinned:
-                _place(run, (side,))
             warmup: list[tuple[int, int]] = []
             for done in _paced(run, warmup, decide, TURNS[0]):
                 _check_time(request)
+                if done == 1 and request.pinned:
+                    _place(run, (side,))
                 duration_ns = run.take(side, launch, slot, measured=done > 0).duration_ns
                 if done < 1:
                     # The other side is not alive to compare with: its step is taken to cost the same.
@@ -285,14 +292,14 @@ def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
 def _place(run: PairRun, sides: Collection[SideName]) -> None:
     """Bind the ranks of `sides` to cores, the same for every side of the pair.
 
-    Not before they are ready, for both start at once and use all cores for that. On a GPU a step hardly waits for the
-    core that feeds it; and what an engine has placed itself is left alone.
+    Not before the warm-up has shown how many cores they use; starting uses all of them. On a GPU a step hardly waits
+    for the core that feeds it; and what an engine has placed itself is left alone.
     """
     ready = [run.ready[side] for side in sides]
     if any(one.device != "cpu" or not unplaced(one.pids) for one in ready):
         return
     placement = place_ranks(ready[0].ranks, max(one.threads for one in ready), os.sched_getaffinity(0))
-    if placement is None:
+    if placement is None or not all(fits(placement, run.cores_used.get(side, 0.0)) for side in sides):
         return
     for side in sides:
         keep_to(run.ready[side].pids, placement)

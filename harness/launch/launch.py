@@ -27,6 +27,7 @@ from harness.launch.clock import clock_problem
 from harness.launch.failure import CLOCK, LaunchFailedError, diagnose, read_phases, timed_out
 from harness.launch.interrupts import interrupts_deferred
 from harness.launch.parking import Parking
+from harness.launch.placement import processor_ns
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 
 _STACK_DUMP_S: Final = 0.5
@@ -97,6 +98,10 @@ class Launch:
         """Let a parked launch go on; does nothing to another."""
         if self._parking is not None:
             self._parking.resume()
+
+    def processor_ns(self) -> int:
+        """Return the processor time that the ranks and what they started have had so far."""
+        return 0 if self._parking is None else processor_ns(self._parking.processes())
 
     def step(self) -> StepReport:
         """Run one step on all ranks and return its figures."""

@@ -50,6 +50,10 @@ class Parking:
                 os.kill(pid, signal.SIGCONT)
         self._stopped.clear()
 
+    def processes(self) -> list[int]:
+        """Return the ids of all that waits with the launch, stopped or not."""
+        return [pid for pid, _ in self._processes()]
+
     def _processes(self) -> Iterator[tuple[int, str]]:
         """Id and state of each process that waits with the launch."""
         parents, states = _living()

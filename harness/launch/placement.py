@@ -3,17 +3,23 @@
 Sides that step in turn never run at once, yet the scheduler gives each a core of its own, and cores are not alike: the
 other hardware thread of one is busy while that of another sleeps. Such luck lasts for seconds, meets one side only, and
 looks like a difference. On the same cores it meets both, and cancels.
+
+A side that computes on more cores than its ranks would get (loader workers that make their items, a busy thread) is
+left alone: bound, it would be slower than anybody sees it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 Placement = tuple[tuple[int, ...], ...]
 """Core numbers by rank."""
+_TOLERATED: Final = 1.1
+"""Cores in use by cores to get: threads that pass on messages take up to a tenth of one beside a busy rank."""
 
 
 def place_ranks(ranks: int, threads: int, cores: Collection[int]) -> Placement | None:
@@ -25,6 +31,21 @@ def place_ranks(ranks: int, threads: int, cores: Collection[int]) -> Placement |
         return None
     last = sorted(cores)[-ranks * threads :]
     return tuple(tuple(last[rank * threads : (rank + 1) * threads]) for rank in range(ranks))
+
+
+def fits(placement: Placement, cores_used: float) -> bool:
+    """Whether processes that compute on `cores_used` cores at once, on average, do not lose by the placement."""
+    return cores_used <= _TOLERATED * sum(map(len, placement))
+
+
+def processor_ns(pids: Iterable[int]) -> int:
+    """Return the processor time that all threads of these processes have had; 0 for what has ended."""
+    total = 0
+    for pid in pids:
+        for schedstat in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):
+                total += int(schedstat.read_bytes().split()[0])
+    return total
 
 
 def unplaced(pids: Sequence[int]) -> bool:

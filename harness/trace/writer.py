@@ -98,7 +98,6 @@ class TraceWriter:
         self.global_pid = schema.global_pid(process_id)
         self._string_ids: dict[str, int] = {}
         self._domain_ids: dict[str, int] = {}
-        self._tables = set(schema.BASE_TABLES)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         for pragma in ("journal_mode = DELETE", "synchronous = OFF", "cache_spill = OFF"):
             self._connection.execute(f"PRAGMA {pragma}")
@@ -196,10 +195,8 @@ class TraceWriter:
         batch = list(rows)
         if not batch:
             return
-        if table not in self._tables:
-            for statement in schema.create_statements((table,)):
-                self._connection.execute(statement)
-            self._tables.add(table)
+        for statement in schema.create_statements((table,)):
+            self._connection.execute(statement)
         self._insert(f"INSERT INTO {table} {_INSERT[table]}", batch)
 
     def _insert(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:

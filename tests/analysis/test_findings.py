@@ -111,6 +111,9 @@ def test_pageable_copies(kind: int) -> None:
     assert finding.evidence.bytes == 400_000_000
     assert finding.evidence.ranges[0].name == "step/offload"
     assert finding.evidence.figures["gb_per_s"] == pytest.approx(10.0)
+    (call,) = finding.evidence.calls
+    assert (call.name, call.calls) == (f"{schema.COPY_KINDS[kind]}, pageable", 1)
+    assert (call.total_ns, call.bytes) == (40 * MS, 400_000_000)
     assert only(copy_scene(400_000_000, schema.PINNED, kind), "pageable_copies") is None
     assert only(copy_scene(64 * 1024, schema.PAGEABLE, kind), "pageable_copies") is None
 
@@ -286,6 +289,10 @@ def test_outlying_steps_first_and_later() -> None:
     later = only(steps_scene([50, 50, 50, 300, 50]), "outlying_step")
     assert later is not None
     assert later.summary.startswith("a later step")
+    several = only(steps_scene([50, 50, 200, 50, 50, 500, 50]), "outlying_step")
+    assert several is not None
+    assert "up to 10.0 times as long as the others (500.0 ms instead of 50.00 ms)" in several.summary
+    assert [call.name for call in several.evidence.calls] == ["rank 0 step 5", "rank 0 step 2"]
     assert only(steps_scene([74, 50, 50, 50]), "outlying_step") is None
     assert only(steps_scene([50, 30, 70, 40, 90]), "outlying_step") is None  # scattered, none far from the rest
     assert only(steps_scene([300, 50, 50]), "outlying_step", dropped=(0,)) is None  # two are too few to judge by

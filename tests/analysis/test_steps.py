@@ -144,6 +144,17 @@ def test_no_steps_and_no_ranges(tmp_path: Path) -> None:
     assert summarise(table) == []
 
 
+def test_a_whole_capture_gives_each_rank_its_own_ranges(tmp_path: Path) -> None:
+    trace = read(tmp_path, [("work", 10, 90), ("load", 20, 30)], [("work", 5, 65)])
+    table = step_table(trace, steps=whole_capture(trace))
+    paths = {int(path): table.paths.text[int(path)] for path in np.unique(table.path)}
+    cells = {
+        (int(table.steps.rank[step]), paths[int(path)]): int(total)
+        for step, path, total in zip(table.step, table.path, table.total_ns, strict=True)
+    }
+    assert cells == {(0, "work"): 80, (0, "work/load"): 10, (1, "work"): 60}
+
+
 def test_a_process_that_is_no_rank_has_no_capture_as_a_step() -> None:
     scene = Scene()
     scene.range("work", 10, 90, rank=0)

@@ -298,6 +298,17 @@ def test_graph_launches_are_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     assert any("--cuda-graph-trace=node" in warning for warning in found["warnings"])
 
 
+def test_ranges_of_the_autograd_profiler_are_told_to_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = training(tmp_path / "t.sqlite")
+    assert not any("emit_nvtx" in warning for warning in analyze(capsys, trace)["warnings"])
+    connection = sqlite3.connect(trace)
+    connection.execute("UPDATE NVTX_EVENTS SET text = 'aten::add, op_id = 7', textId = NULL WHERE rowid = 1")
+    connection.execute("UPDATE StringIds SET value = value || ', op_id = 7' WHERE value = 'forward'")
+    connection.commit()
+    connection.close()
+    assert any("emit_nvtx" in warning for warning in analyze(capsys, trace)["warnings"])
+
+
 def test_operations_without_a_launch_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = training(tmp_path / "t.sqlite")
     assert not any("no launch" in warning for warning in analyze(capsys, trace)["warnings"])

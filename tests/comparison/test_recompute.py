@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import sqlite3
 from dataclasses import asdict
@@ -50,3 +52,33 @@ def test_a_decided_duel_names_no_range_in_its_line(tmp_path: Path) -> None:
     found, _ = comparison_of(tmp_path, DuelSpec(pairs=6))
     assert found.verdict.state is State.FASTER or found.verdict.state is State.SLOWER
     assert found.verdict.slower_range is None
+
+
+def test_what_steps_alone_say_is_the_bias_of_interleaving(tmp_path: Path) -> None:
+    made = DuelSpec(pairs=4, steps=12)
+    before, _ = comparison_of(tmp_path, made)
+    assert before.interleaving is None, "no side stepped alone"
+    with sqlite3.connect(tmp_path / "results.db") as connection:
+        for pair in range(1, 5):
+            alone: dict[str, list[int]] = {"alone_base_ns": [], "alone_head_ns": []}
+            if pair > 1:  # head is twice as slow alone
+                means = [
+                    connection.execute(
+                        "select avg(slowest) from (select max(duration_ns) slowest from duel_steps"
+                        " where side = ? and pair = ? and measured group by sequence)",
+                        [side, pair],
+                    ).fetchone()[0]
+                    for side in ("base", "head")
+                ]
+                alone = {"alone_base_ns": [round(means[0])] * 9, "alone_head_ns": [round(2 * means[1])] * 9}
+            turns = {"steps": 1, "discarded": 0, "parking_ns": 1e6, **alone}
+            connection.execute("update duel_pairs set turns = ? where pair = ?", [json.dumps(turns), pair])
+    connection.close()
+    with Store(tmp_path / "results.db") as store:
+        found = compare_stored(Duels(store), DUEL_ID)
+    assert found.interleaving is not None
+    assert found.interleaving.pairs == 3
+    assert math.isclose(found.interleaving.base, 1, abs_tol=1e-6)
+    assert math.isclose(found.interleaving.bias.ratio, 2, rel_tol=1e-6)
+    assert found.interleaving.beyond
+    assert found.next_turn_steps == 5

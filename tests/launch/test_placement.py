@@ -14,7 +14,7 @@ from child_process import PIPE, child
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.launch.placement import keep_to, place_ranks, unplaced
+from harness.launch.placement import fits, keep_to, place_ranks, processor_ns, unplaced
 
 THREADED = """
 import os, sys, threading, time
@@ -69,3 +69,21 @@ def test_a_process_that_has_ended_is_not_to_be_placed(threaded: subprocess.Popen
     threaded.wait()
     assert not unplaced([threaded.pid])
     keep_to([threaded.pid], ((0,),))
+
+
+def test_processor_time_is_that_of_all_threads_and_processes(threaded: subprocess.Popen[str]) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    before_ns = processor_ns([threaded.pid])
+    with child([sys.executable, "-c", busy], stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        both_ns = processor_ns([threaded.pid, process.pid])
+    assert 0.29e9 < both_ns - before_ns < 1e9
+    assert processor_ns([threaded.pid]) == before_ns
+    assert processor_ns([process.pid]) == 0, "it has ended"
+
+
+def test_only_a_launch_that_needs_no_more_cores_is_placed() -> None:
+    one_rank_of_two_threads = ((2, 3),)
+    assert fits(one_rank_of_two_threads, 2.05)
+    assert not fits(one_rank_of_two_threads, 2.5)
