@@ -39,6 +39,8 @@ class RangeRecord(MeasuredRange):
 
     moved_bytes: int | None
     collected_objects: int | None
+    grown_bytes: int | None = None
+    """How much more the rank had allocated at its end; None where that was not read (`worker.growth`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final, Literal, Protocol
 
-from harness.units import bytes_text, milliseconds
+from harness.units import bytes_text, time_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +97,21 @@ class Step(Protocol):
     def figures(self) -> Mapping[str, float]: ...
 
 
+def _bytes_held(name: str, title: str, on_cuda: str, on_cpu: str | None = None) -> Metric:
+    """A metric that is told as it is, and limited by its growth alone."""
+    return Metric(
+        name=name,
+        title=title,
+        unit="B",
+        better="lower",
+        text=bytes_text,
+        over_ranks="max",
+        over_steps="max",
+        on_cuda=on_cuda,
+        on_cpu=on_cpu or on_cuda,
+    )
+
+
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
@@ -123,6 +138,17 @@ METRICS: Final[Mapping[str, Metric]] = {
             on_cuda="resident set on the host",
             on_cpu="resident set",
         ),
+        _bytes_held("children_bytes", "Memory of child processes", "resident sets, of loader workers for instance"),
+        _bytes_held(
+            "allocated_bytes", "Allocated memory", "of the device, at a step’s end", "by malloc, at a step’s end"
+        ),
+        _bytes_held("reserved_bytes", "Reserved memory", "of the device, by its allocator", "heap that malloc holds"),
+        _bytes_held(
+            "fragmented_bytes",
+            "Fragmented memory",
+            "of the device, reserved and not allocated",
+            "heap that malloc holds and nobody uses",
+        ),
     )
 }
 
@@ -134,47 +160,52 @@ class LaunchFigure:
     name: str
     title: str
     text: Callable[[float], str]
-    per_step: bool
+    per_step: bool = True
     """Whether it is growth a step, limited as such; otherwise its limit is a share of base's."""
+    metric: str | None = None
+    """The metric whose growth it is."""
+    least: float = 0.0
+    """Growth of up to so much is not told, however sure it is."""
     policy_key: str | None = None
 
 
-def _milliseconds_text(ns: float) -> str:
-    return f"{milliseconds(ns)} ms"
+def _growth(metric: str, policy_key: str | None = None) -> LaunchFigure:
+    title = f"{METRICS[metric].title}, growth a step"
+    return LaunchFigure(
+        name=f"{metric}_per_step",
+        title=title,
+        text=bytes_text,
+        metric=metric,
+        least=LEAST_GROWTH_BYTES,
+        policy_key=policy_key,
+    )
 
 
+LEAST_GROWTH_BYTES: Final = 1000
+"""10 MB by step 10,000. Allocators repeat to the byte, and so does bookkeeping that is nobody's leak."""
 LAUNCH_FIGURES: Final[Mapping[str, LaunchFigure]] = {
     figure.name: figure
     for figure in (
         LaunchFigure(
             name="start_ns",
             title="Start-up",
-            text=_milliseconds_text,
+            text=time_text,
             per_step=False,
             policy_key="max_start_growth",
         ),
         LaunchFigure(
             name="first_step_ns",
             title="First step",
-            text=_milliseconds_text,
+            text=time_text,
             per_step=False,
             policy_key="max_first_step_growth",
         ),
-        LaunchFigure(
-            name="rss_bytes_per_step",
-            title="Resident memory, growth a step",
-            text=bytes_text,
-            per_step=True,
-            policy_key="max_memory_growth_per_step",
-        ),
-        LaunchFigure(
-            name="device_bytes_per_step",
-            title="Device memory, growth a step",
-            text=bytes_text,
-            per_step=True,
-            policy_key="max_memory_growth_per_step",
-        ),
-        LaunchFigure(name="step_ns_per_step", title="Step time, growth a step", text=_milliseconds_text, per_step=True),
+        _growth("rss_bytes", policy_key="max_memory_growth_per_step"),
+        _growth("children_bytes", policy_key="max_memory_growth_per_step"),
+        _growth("allocated_bytes", policy_key="max_memory_growth_per_step"),
+        _growth("reserved_bytes", policy_key="max_memory_growth_per_step"),
+        _growth("fragmented_bytes"),  # part of what is reserved
+        LaunchFigure(name="step_ns_per_step", title="Step time, growth a step", text=time_text),
     )
 }
 LIMITED: Final[Mapping[str, tuple[Metric, Limit]]] = {

@@ -37,5 +37,8 @@ RANK_MARK: Final = "rank"
 MOVED_BYTES: Final = "moved_bytes"
 COLLECTED_OBJECTS: Final = "collected_objects"
 PAYLOAD_MARKS: Final = (MOVED_BYTES, COLLECTED_OBJECTS)
+"""What a probe may emit of what its callable returns."""
+GROWN_BYTES: Final = "grown_bytes"
+"""Emitted at the end of the worker's own ranges in a step; payload = what was allocated in it and kept."""
 
 PATH_SEPARATOR: Final = "/"

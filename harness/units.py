@@ -69,6 +69,11 @@ def milliseconds(ns: float) -> str:
     return _rounded(ms, 0 if size >= 999.95 else 1 if size >= 99.995 else 2 if size >= 9.9995 else 3)
 
 
+def time_text(ns: float) -> str:
+    """Return a time with its unit, ms, or µs below 0.1 ms: `160.4 ms`, `14.2 µs`."""
+    return f"{_three_digits(ns / 1000)} µs" if abs(ns) < 1e5 else f"{milliseconds(ns)} ms"
+
+
 def bytes_text(count: float) -> str:
     """Return a number of bytes with a decimal prefix and three digits: `0 B`, `1.23 kB`, `19.1 MB`, `162 GB`."""
     if abs(count) < 999.5:

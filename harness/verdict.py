@@ -20,8 +20,9 @@ from harness.stats.periods import Period, longest_period
 from harness.stats.power import detectable_at_the_end, pairs_to_decide
 from harness.stats.rule import DEFAULT_LOOKS, Endpoint, Rule
 from harness.stats.sequential import Look, Outcome, replay
+from harness.stats.trend import FAR_STEP
 from harness.stats.variance_prior import VariancePrior
-from harness.units import change, milliseconds, ordinal, percent
+from harness.units import change, milliseconds, ordinal, percent, time_text
 
 USELESS_EFFECT = 1.0
 """A slowdown that can be seen only from here on, a doubling, is as good as none: no figure is given."""
@@ -83,6 +84,21 @@ class SlowerRange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slowing:
+    """Head's step surely gets longer from step to step, beyond what base's does (`stats.trend`)."""
+
+    ALSO_IN_DOCUMENT: ClassVar = ("at_far_step_ns",)
+
+    ns_per_step: float
+    ci_ns: tuple[float, float]
+
+    @property
+    def at_far_step_ns(self) -> float:
+        """What it comes to at `FAR_STEP` if it goes on like that."""
+        return self.ns_per_step * FAR_STEP
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """A verdict and every number it rests on. Ratios are head/base; absent numbers are None, never NaN.
 
@@ -110,6 +126,8 @@ class Verdict:
     """What one side pays at every Nth step, where a comparison found that."""
     slower_range: SlowerRange | None = None
     """Of an undecided duel, where a comparison found one: the range that certainly costs most."""
+    slowing: Slowing | None = None
+    """Of head, where a comparison found one. It is no part of `state`: that is about the steps that were made."""
     detectable_effect: float | None = None
     detectable_pairs: int | None = None
     next_step: str | None = None
@@ -131,6 +149,8 @@ class Verdict:
             parts[0] += f": {period_text(self.period)}"
         if self.slower_range is not None:
             parts[0] += f"; {slower_text(self.slower_range)}"
+        if self.slowing is not None:
+            parts[0] += f"; {slowing_text(self.slowing)}"
         if self.p is not None:
             parts.append(f"p = {self.p:.2g}" if self.p >= 0.0001 else "p < 0.0001")
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
@@ -169,6 +189,13 @@ def slower_text(slower: SlowerRange) -> str:
     name = slower.path.removeprefix(f"{STEP}{PATH_SEPARATOR}")
     low, high = map(milliseconds, slower.ci_ns)
     return f"{name} is slower by {milliseconds(slower.delta_ns)} ms [{low}, {high}]"
+
+
+def slowing_text(slowing: Slowing) -> str:
+    """Return it for people: `gets slower by 14.2 µs a step [12.0 µs, 16.4 µs], 142.0 ms by step 10,000`."""
+    low, high = map(time_text, slowing.ci_ns)
+    by = f"{time_text(slowing.at_far_step_ns)} by step {FAR_STEP:,}"
+    return f"gets slower by {time_text(slowing.ns_per_step)} a step [{low}, {high}], {by}"
 
 
 def detectable_text(detectable_effect: float) -> str:

@@ -23,6 +23,7 @@ from harness.analysis.path_summary import PathSummary
 from harness.bench import BenchResult
 from harness.comparison import Comparison
 from harness.comparison.document import document as compare_document
+from harness.comparison.growth import Growing
 from harness.documents import json_text, plain
 from harness.gate.decision import GateResult, judge
 from harness.gate.document import document as gate_document
@@ -35,7 +36,7 @@ from harness.stats.periods import Period
 from harness.stats.variance_prior import VariancePrior
 from harness.store import Store
 from harness.store.timeline import History
-from harness.verdict import SlowerRange
+from harness.verdict import SlowerRange, Slowing
 
 LEFT_OUT = {
     ("TraceAnalysis", "trace"): "events: `stepduel export` writes them, and the document describes the trace",
@@ -190,9 +191,17 @@ def test_a_difference() -> None:
 
 def test_a_comparison(duel: Comparison) -> None:
     document = compare_document(duel)
-    check(duel, document, never_here=("VariancePrior", "Look", "Estimate", "Period", "SlowerRange", "Interleaving"))
+    check(
+        duel,
+        document,
+        never_here=("VariancePrior", "Look", "Estimate", "Period", "SlowerRange", "Slowing", "Growing", "Interleaving"),
+    )
     lent = replace(duel, prior=VariancePrior(dof=3.0, variance=1e-6, duels=4))
-    check(lent, compare_document(lent), never_here=("Look", "Estimate", "Period", "SlowerRange", "Interleaving"))
+    check(
+        lent,
+        compare_document(lent),
+        never_here=("Look", "Estimate", "Period", "SlowerRange", "Slowing", "Growing", "Interleaving"),
+    )
     told = Interleaving(pairs=4, bias=Effect(ratio=2.0, ci=(1.9, 2.1)), base=1.0, head=2.0, slack=0.01, beyond=True)
     assert compare_document(replace(duel, interleaving=told))["interleaving"] == plain(asdict(told))
     period = Period(every=8, first=3, extra_ns=4e7, path="step/forward_backward")
@@ -201,6 +210,12 @@ def test_a_comparison(duel: Comparison) -> None:
     slower = SlowerRange(path="step/load", delta_ns=1e6, ci_ns=(9e5, 1.1e6))
     costly = replace(duel, verdict=replace(duel.verdict, slower_range=slower))
     assert compare_document(costly)["verdict"]["slower_range"] == {**asdict(slower), "ci_ns": [9e5, 1.1e6]}
+    slowing = Slowing(ns_per_step=1e4, ci_ns=(9e3, 1.1e4))
+    creeping = compare_document(replace(duel, verdict=replace(duel.verdict, slowing=slowing)))
+    assert creeping["verdict"]["slowing"] == {**asdict(slowing), "ci_ns": [9e3, 1.1e4], "at_far_step_ns": 1e8}
+    place = Growing(path="step/optimizer_step", delta=3e5, low=2.9e5, high=3.1e5)
+    leaking = replace(duel, launch_figures=tuple(replace(figure, where=place) for figure in duel.launch_figures))
+    assert {str(figure["where"]) for figure in compare_document(leaking)["launch_figures"]} == {str(asdict(place))}
     assert document["uncapped_delta_ns"] == duel.uncapped_delta_ns
     assert document["verdict"]["line"] == duel.verdict.line
     assert [part["delta_ns"] for part in document["ranges"]] == [part.delta_ns for part in duel.ranges]
@@ -209,7 +224,17 @@ def test_a_comparison(duel: Comparison) -> None:
 def test_a_gate() -> None:
     found = gate()
     document = gate_document(found)
-    unseen = ("VariancePrior", "FirstDifference", "Pair", "Period", "SlowerRange", "Interleaving", "Effect")
+    unseen = (
+        "VariancePrior",
+        "FirstDifference",
+        "Pair",
+        "Period",
+        "SlowerRange",
+        "Slowing",
+        "Growing",
+        "Interleaving",
+        "Effect",
+    )
     check(found, document, never_here=unseen)
     assert (document["result"], document["exit_code"]) == ("regression", 1)
 

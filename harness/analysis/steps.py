@@ -1,7 +1,7 @@
 """The step table: for each rank, step and range path its calls, time and payloads; and what a typical step looks like.
 
 The ranges of a step are those below its range, on its thread. The self times of one step add up to its duration
-exactly, in ns (`harness.trace.nesting` says why). Payloads are marks (`names.PAYLOAD_MARKS`), added to the tightest
+exactly, in ns (`harness.trace.nesting` says why). Payloads are marks (`harness.names`), added to the tightest
 range around them. Paths begin at the step: `step/train_mode_enter/gc.collect`.
 
 A cell is a (step, path) that occurs. Its number is found by numbering the distinct values of step × paths + path, and
@@ -43,6 +43,7 @@ class StepTable:
     moved_bytes: FloatArray
     """Per cell: sum of the marks' payloads; NaN where there was none."""
     collected_objects: FloatArray
+    grown_bytes: FloatArray
 
     def rows(self) -> Iterator[RangeRecord]:
         """The cells as objects, dropped steps included."""
@@ -57,6 +58,7 @@ class StepTable:
                 self_ns=int(self.self_ns[cell]),
                 moved_bytes=_whole(self.moved_bytes[cell]),
                 collected_objects=_whole(self.collected_objects[cell]),
+                grown_bytes=_whole(self.grown_bytes[cell]),
             )
 
 
@@ -91,6 +93,7 @@ def step_table(
         self_ns=summed(cell, tree.nesting.self_ns[rows], len(cells)),
         moved_bytes=_payload_sums(trace, tree, names.MOVED_BYTES, cell_of_range, len(cells)),
         collected_objects=_payload_sums(trace, tree, names.COLLECTED_OBJECTS, cell_of_range, len(cells)),
+        grown_bytes=_payload_sums(trace, tree, names.GROWN_BYTES, cell_of_range, len(cells)),
     )
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from harness import names
 from harness.analysis.attribution import Attribution, attribute, dearest_path
 from harness.comparison.alone import weigh_interleaving
-from harness.comparison.launch_figures import launch_figures
+from harness.comparison.launch_figures import launch_figures, slowing_of
 from harness.comparison.metric_changes import MetricChange, metric_changes
 from harness.comparison.result import LEAST_SHARE_OF_EFFECT, Comparison, Pair, Side
 from harness.comparison.same_work import SameWork, same_work, tolerance
@@ -65,11 +65,13 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
     sides = _self_times(steps, duels.slowest_ranges(duel_id), stepped)
     counted = _counted(usable, steps, turn)
     split = attribute(sides["base"], sides["head"], counted) if all(sides.values()) else None
+    figures = launch_figures(steps, pairs, duel.limits or {}, duels.growth(duel_id))
     verdict = replace(
         verdict,
         # With longer turns steps are missing between those that were measured.
         period=_period(usable, sides, duel.warmup_steps) if turn_steps == 1 else None,
         slower_range=None if split is None or verdict.state is not State.UNDECIDED else _slower(split, rule),
+        slowing=None if verdict.state is State.INVALID else slowing_of(figures),
     )
     return Comparison(
         duel=duel,
@@ -83,7 +85,7 @@ def compare_stored(duels: Duels, duel_id: str) -> Comparison:
         uncapped_delta_ns=None if split is None else split.uncapped_delta_ns,
         same_work=work,
         metrics=_metrics(steps, pairs, DEFAULT_LIMITS if duel.limits is None else duel.limits),
-        launch_figures=launch_figures(steps, pairs, duel.limits or {}, duel.device),
+        launch_figures=figures,
         pairs=tuple(_pair(pair, step_pairs[pair.pair], said.get(pair.pair), steps) for pair in pairs),
         turn_steps=turn_steps,
         next_turn_steps=longer or turn_steps,

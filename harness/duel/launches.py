@@ -23,7 +23,7 @@ from harness.units import milliseconds
 CLOCK_ROOM: Final = 0.05
 CLOCK_ROOM_NS: Final = 500_000
 """By so much a step's reported time and its traced range may differ: making the range, and a tool's own clock."""
-_MEASURED: Final = tuple(field.name for field in fields(MeasuredRange))
+_STORED: Final = (*(field.name for field in fields(MeasuredRange)), "grown_bytes")
 
 
 def launch_request(side: DuelSide, launch_dir: Path, pace: Pace, env: Mapping[str, str]) -> LaunchRequest:
@@ -46,7 +46,7 @@ def range_records(trace: Path, run: PairRun, side: SideName) -> list[DuelRangeRe
         raise LaunchError(f"the launch left no trace of its steps: {error}") from error
     measured = run.measured
     ranges = [
-        DuelRangeRecord(**{name: getattr(row, name) for name in _MEASURED}, pair=run.pair, side=side)
+        DuelRangeRecord(**{name: getattr(row, name) for name in _STORED}, pair=run.pair, side=side)
         for row in table.rows()
         if row.sequence in measured
     ]

@@ -261,7 +261,7 @@ class Store:
     def ranges(self, run_id: str) -> list[RangeRecord]:
         """Return the ranges of a run by step, rank and path."""
         rows = self.db.query(
-            """select sequence, rank, path, calls, total_ns, self_ns, moved_bytes, collected_objects
+            """select sequence, rank, path, calls, total_ns, self_ns, moved_bytes, collected_objects, grown_bytes
             from ranges join range_paths on range_paths.id = path_id
             where run_id = ? order by sequence, rank, path""",
             [run_id],

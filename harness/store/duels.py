@@ -76,6 +76,13 @@ def tell_turns(db: Database) -> None:
     db.conn.execute("alter table duel_pairs add column turns text")
 
 
+@migrations()
+def tell_growth(db: Database) -> None:
+    """How much more a rank had allocated at the end of a range; null where nothing said so."""
+    for table in ("ranges", "duel_ranges"):
+        db.conn.execute(f"alter table {table} add column grown_bytes integer")
+
+
 _DUEL_JSON = ("scenario_document", "base", "head", "rule", "limits", "prior", "objection", "explanation")
 _PAIR_JSON = ("conditions", "base_launch", "head_launch", "turns")
 
@@ -159,6 +166,8 @@ class DuelRangeRecord(MeasuredRange):
 
     pair: int
     side: SideName
+    grown_bytes: int | None = None
+    """How much more the rank had allocated at its end; None where that was not read (`worker.growth`)."""
 
 
 class Duels:
@@ -248,7 +257,7 @@ class Duels:
                     row_number() over (partition by pair, side, sequence order by ns desc, rank) as place
                 from of_rank
             )
-            select pair, side, sequence, rank, path, calls, total_ns, self_ns
+            select pair, side, sequence, rank, path, calls, total_ns, self_ns, grown_bytes
             from placed cross join duel_ranges using (pair, side, sequence, rank)
             join range_paths on range_paths.id = path_id
             where place = 1 and duel_id = :duel order by pair, side, sequence, path""",
@@ -256,10 +265,23 @@ class Duels:
         )
         return [DuelRangeRecord(**row) for row in rows]
 
+    def growth(self, duel_id: str) -> dict[tuple[int, SideName, str], float]:
+        """Return by launch pair, side and path how many bytes a step were allocated and kept, on the rank with most."""
+        rows = self.db.query(
+            """with of_rank as (
+                select pair, side, path, rank, avg(grown_bytes) as grown_bytes
+                from duel_ranges join range_paths on range_paths.id = path_id
+                where duel_id = ? and grown_bytes is not null group by pair, side, path_id, rank
+            )
+            select pair, side, path, max(grown_bytes) as grown_bytes from of_rank group by pair, side, path""",
+            [duel_id],
+        )
+        return {(row["pair"], row["side"], row["path"]): row["grown_bytes"] for row in rows}
+
     def step_ranges(self, duel_id: str, step: DuelStepRecord) -> list[DuelRangeRecord]:
         """Return the ranges of one step of one rank by path, without reading the others."""
         rows = self.db.query(
-            """select pair, side, sequence, rank, path, calls, total_ns, self_ns
+            """select pair, side, sequence, rank, path, calls, total_ns, self_ns, grown_bytes
             from duel_ranges join range_paths on range_paths.id = path_id
             where duel_id = ? and pair = ? and side = ? and sequence = ? and rank = ? order by path""",
             [duel_id, step.pair, step.side, step.sequence, step.rank],

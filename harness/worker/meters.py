@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
+
+
+class _Heap(ctypes.Structure):
+    """What glibc's `mallinfo2` returns."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    )
 
 
 class Meters:
@@ -15,6 +37,9 @@ class Meters:
 
     def __init__(self, *, cuda: bool) -> None:
         self._cuda = cuda
+        self._heap = _heap_reader()
+        self.allocated_bytes: Callable[[], int] | None = _device_bytes if cuda else self._heap and self._heap_bytes
+        """Reads what the rank has allocated at this moment, as the metric of that name; None where nothing tells it."""
 
     def reset(self) -> None:
         """Forget the steps before, ahead of a step's batch."""
@@ -26,14 +51,52 @@ class Meters:
 
         `peak_memory_bytes` is what was allocated on the device during the step, or on a CPU the resident set's
         high-water mark since the start. The processes that the rank has started, loader workers above all, count as
-        well, at what they hold now; pages that they share with it count in each.
+        well, at what they hold now; pages that they share with it count in each. What is allocated is told by the
+        device's allocator, or on a CPU, where an emulated device lies in the same memory, by malloc.
         """
         rss_bytes, peak_rss_bytes = resident_bytes(os.getpid())
-        helpers_bytes = sum(resident_bytes(pid)[0] for pid in descendants(os.getpid()))
+        children_bytes = sum(resident_bytes(pid)[0] for pid in descendants(os.getpid()))
         return {
-            "peak_memory_bytes": torch.cuda.max_memory_allocated() if self._cuda else peak_rss_bytes + helpers_bytes,
-            "rss_bytes": rss_bytes + helpers_bytes,
+            "peak_memory_bytes": peak_rss_bytes + children_bytes,
+            "rss_bytes": rss_bytes + children_bytes,
+            "children_bytes": children_bytes,
+            **(_device_figures() if self._cuda else self._heap_figures()),
         }
+
+    def _heap_figures(self) -> dict[str, float]:
+        if self._heap is None:
+            return {}
+        told = self._heap()
+        return _allocator_figures(told.uordblks + told.hblkhd, told.arena + told.hblkhd)
+
+    def _heap_bytes(self) -> int:
+        assert self._heap is not None
+        told = self._heap()
+        return int(told.uordblks + told.hblkhd)
+
+
+def _heap_reader() -> Callable[[], Any] | None:
+    """Return a call that sums up malloc's heap without letting go of the interpreter; None where there is none."""
+    read = getattr(ctypes.PyDLL(None), "mallinfo2", None)  # glibc has it from 2.33 on
+    if read is not None:
+        read.restype = _Heap
+    return read
+
+
+def _device_bytes() -> int:
+    told = torch.cuda.memory_stats_as_nested_dict()  # flat it costs several times as much
+    return int(told["allocated_bytes"]["all"]["current"]) if told else 0
+
+
+def _device_figures() -> dict[str, float]:
+    """Return what the caching allocator of the current GPU tells."""
+    told = torch.cuda.memory_stats()
+    figures = _allocator_figures(told["allocated_bytes.all.current"], told["reserved_bytes.all.current"])
+    return {"peak_memory_bytes": told["allocated_bytes.all.peak"], **figures}
+
+
+def _allocator_figures(allocated: float, reserved: float) -> dict[str, float]:
+    return {"allocated_bytes": allocated, "reserved_bytes": reserved, "fragmented_bytes": reserved - allocated}
 
 
 def resident_bytes(pid: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from harness import names
+from harness.worker.growth import GrowthMarks
 from harness.worker.meters import Meters
 from harness.worker.ranges import Range, Ranges
 
@@ -62,18 +63,19 @@ class StepRunner:
         self._batch: Any = None
         self._instrument = instrument or Instrument()
         self._meters = Meters(cuda=cuda)
+        self._growth = GrowthMarks(ranges, self._meters.allocated_bytes, self._instrument.now_ns)
         self._body: Callable[[Any], Any] = self._train if mode == "train" else self._evaluate
         self._context: Callable[[], AbstractContextManager[Any]] | None = getattr(engine, f"{mode}_mode", None)
-        self._enter = ranges.range(names.TRAIN_MODE_ENTER if mode == "train" else names.EVAL_MODE_ENTER)
-        self._exit = ranges.range(names.TRAIN_MODE_EXIT if mode == "train" else names.EVAL_MODE_EXIT)
+        self._enter = self._growth.range(names.TRAIN_MODE_ENTER if mode == "train" else names.EVAL_MODE_ENTER)
+        self._exit = self._growth.range(names.TRAIN_MODE_EXIT if mode == "train" else names.EVAL_MODE_EXIT)
         self._halves = hasattr(engine, "forward_backward")
         train = "forward_backward" if self._halves else "train_batch"
         self._returned_by = train if mode == "train" else "infer_batch"
-        self._forward_backward = ranges.range(names.FORWARD_BACKWARD)
-        self._optimizer_step = ranges.range(names.OPTIMIZER_STEP)
-        self._train_batch = ranges.range(names.TRAIN_BATCH)
-        self._forward = ranges.range(names.FORWARD)
-        self._batch_range = ranges.range(names.BATCH)
+        self._forward_backward = self._growth.range(names.FORWARD_BACKWARD)
+        self._optimizer_step = self._growth.range(names.OPTIMIZER_STEP)
+        self._train_batch = self._growth.range(names.TRAIN_BATCH)
+        self._forward = self._growth.range(names.FORWARD)
+        self._batch_range = self._growth.range(names.BATCH)
 
     def prepare(self, index: int) -> None:
         """Get ready for step `index`: make its batch, where that is not part of the step."""
@@ -89,6 +91,7 @@ class StepRunner:
         ranges.push(attributes)
         try:
             ranges.mark(names.RANK_MARK, self._rank)
+            self._growth.begin(index)
             if self._time_batch:
                 with self._batch_range:
                     self._batch = self._engine.batch(index)
@@ -97,7 +100,9 @@ class StepRunner:
                 self._instrument.synchronize()
         finally:
             ranges.pop()
-        return self._figures(began_ns, now_ns() - began_ns, output)
+        duration_ns = now_ns() - began_ns
+        self._growth.end(duration_ns)
+        return self._figures(began_ns, duration_ns, output)
 
     def _in_mode(self, batch: Any) -> Any:
         if self._context is None:

@@ -25,7 +25,7 @@ def test_a_leak_is_told_by_the_step_with_its_interval(bench: Bench, capsys: pyte
     leak = figures(found)["rss_bytes_per_step"]
     assert (leak["base"], leak["head"], leak["low"], leak["high"]) == (0, 3e5, 3e5, 3e5)
     assert (leak["grows"], leak["bound"], leak["at_far_step"]) == (True, None, 3e9)
-    assert found["verdict"]["state"] == "same"
+    assert (found["verdict"]["state"], found["verdict"]["slowing"]) == ("same", None)
     assert run(["report", "--reports", str(bench.reports)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "growth a step: base 0 B, head 300 kB" in out
@@ -39,6 +39,10 @@ def test_a_step_that_gets_slower_is_told_with_what_it_comes_to(
     trend = figures(found)["step_ns_per_step"]
     assert trend["delta"] == pytest.approx(1e6, rel=0.05)
     assert trend["low"] < 1e6 < trend["high"]
+    slowing = found["verdict"]["slowing"]
+    assert (slowing["ns_per_step"], slowing["ci_ns"]) == (trend["delta"], [trend["low"], trend["high"]])
+    assert "; gets slower by 1.0" in found["verdict"]["line"]
+    assert " ms by step 10,000" in found["verdict"]["line"]
     assert trend["grows"]
     assert trend["at_far_step"] == pytest.approx(1e10, rel=0.05), "ten seconds a step by step 10,000"
     assert not figures(found)["rss_bytes_per_step"]["grows"]

@@ -76,7 +76,9 @@ def comparison(
             first_difference=None,
         ),
         metrics=() if memory is None else (metric_change(METRICS["peak_memory_bytes"], *memory, growth),),
-        launch_figures=(LaunchFigureChange(name="start_ns", base=2e9, head=2.1e9, low=-1e8, high=3e8, bound=None),),
+        launch_figures=(
+            LaunchFigureChange(name="start_ns", base=2e9, head=2.1e9, delta=1e8, low=-1e8, high=3e8, bound=None),
+        ),
         pairs=(),
     )
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from harness.stats.trend import slope
+from harness.stats.trend import confidence_of, slope, slope_interval, slope_variance
 
 
 @given(hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e6, 1e6)))
@@ -42,3 +42,26 @@ def test_a_leak_is_seen_in_the_noise_of_a_resident_set() -> None:
 
 def test_one_step_says_nothing() -> None:
     assert math.isnan(slope(np.array([1.0])))
+
+
+def test_a_slope_is_as_uncertain_as_the_scatter_around_it() -> None:
+    chance, at = np.random.default_rng(1), range(30)
+    launches = [0.5 * np.arange(30) + chance.normal(0, 3.0, 30) for _ in range(400)]
+    slopes = [slope(values, at) for values in launches]
+    expected = float(np.mean([slope_variance(values, at) for values in launches]))
+    assert expected == pytest.approx(np.var(slopes), rel=0.5)
+    assert math.isnan(slope_variance(np.arange(5.0), range(5)))
+
+
+def test_lent_scatter_makes_few_launches_certain_and_none_less_noisy() -> None:
+    slopes, within = np.array([1.0, 1.1, 0.9]), np.full(3, 0.01)
+    alone, lent = slope_interval(slopes, 0.99), slope_interval(slopes, 0.99, within)
+    assert alone[0] < lent[0] < 1 < lent[1] < alone[1]
+    quiet = slope_interval(slopes, 0.99, np.full(3, 1e-6))
+    assert quiet == pytest.approx(lent), "what was seen between launches stays"
+    assert slope_interval(np.full(3, 2.0), 0.99) == (2.0, 2.0)
+
+
+def test_trends_share_the_false_ones() -> None:
+    assert confidence_of(1) == pytest.approx(0.99)
+    assert confidence_of(5) == pytest.approx(1 - 0.01 / 5)

@@ -10,7 +10,16 @@ from harness.comparison import Comparison, MetricChange, SameWork
 from harness.report import figures
 from harness.report.page import Section, draw
 from harness.units import change, percent, plural, signed, signed_ms, signed_percent
-from harness.verdict import USELESS_EFFECT, Reason, State, Verdict, detectable_text, period_text, slower_text
+from harness.verdict import (
+    USELESS_EFFECT,
+    Reason,
+    State,
+    Verdict,
+    detectable_text,
+    period_text,
+    slower_text,
+    slowing_text,
+)
 
 MOST_MOVED: Final = 3
 INVALID: Final = {
@@ -69,6 +78,9 @@ TEMPLATE: Final = """
 <dd><strong>{{ c.verdict.typical_ratio | change }}</strong> in the typical step
 {%- if period %}: {{ period | name(120) }}{% endif %}
 {%- if slower %}; {{ slower | name(120) }}{% endif %}</dd>
+{% endif %}
+{% if slowing %}
+<dd><strong class="slower">{{ slowing | name(120) }}</strong></dd>
 {% endif %}
 {% else %}
 <dd>There is no difference to give.</dd>
@@ -131,6 +143,7 @@ def section(comparison: Comparison) -> Section:
             else f"={figures.NO_BREAK}{verdict.p or 0:.2g}",
             strip=_strip(comparison),
             slower=None if verdict.slower_range is None else figures.typographic(slower_text(verdict.slower_range)),
+            slowing=None if verdict.slowing is None else figures.typographic(slowing_text(verdict.slowing)),
             period=None if verdict.period is None else figures.typographic(period_text(verdict.period)),
             moved=moved,
             noise=[part for part in comparison.ranges if part.delta_ns][:MOST_MOVED],
