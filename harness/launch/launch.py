@@ -57,12 +57,8 @@ class Launch:
         with interrupts_deferred():  # or its folder might be nobody's
             channel = self._channel = Channel()
         try:
-            argv = self.request.argv(self.request.write_plan(channel.path))
-            env = self.request.environment()
-            if self.request.wrap is not None:
-                argv, env = self.request.wrap(argv, env, self.launch_dir)
-            self.command = argv
-            channel.start(self.launch_id, argv, env, self.launch_dir)
+            self.command, env = self.request.command(self.request.write_plan(channel.path))
+            channel.start(self.launch_id, self.command, env, self.launch_dir)
         except BaseException:
             self.kill()
             raise
