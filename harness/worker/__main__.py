@@ -1,5 +1,5 @@
-"""Entry of every rank: `torchrun … harness/worker/__main__.py PLAN.json`, or without torchrun `… PLAN.json RANKS`, which
-forks them. Run by its path, with the engine's Python.
+"""Entry of every rank. `torchrun … harness/worker/__main__.py PLAN.json` runs one; without torchrun,
+`… PLAN.json RANKS` forks them. Run by its path, with the engine's Python.
 
 `harness` is loaded from beside this file, not from `sys.path`: the subject may have a `harness` of its own, an older
 one, and it must stay hidden without anything of ours coming before the engine's modules.
