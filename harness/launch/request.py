@@ -31,7 +31,7 @@ Wrap = Callable[[Sequence[str], Mapping[str, str], Path], tuple[list[str], dict[
 class LaunchRequest:
     """One launch: the plan for its ranks, and what only the host needs.
 
-    `python` is the interpreter that torchrun and the ranks run under. `env` is added to the inherited environment.
+    `python` is the interpreter that the ranks and their parent run under. `env` is added to the inherited environment.
     `exit_timeout_s` is how long the tree may take to end after its last word: a collector that wraps it writes its
     report then.
     """
