@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-from torch.distributed import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # documented there, but not in its stubs
 
 _ADDRESS: Final = "127.0.0.1"
 _PORT_BYTES: Final = 2
