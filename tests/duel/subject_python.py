@@ -164,9 +164,9 @@ class Launch:
 
 def main() -> None:
     arguments = sys.argv[1:]
-    if arguments[1:2] != [WORKER]:
+    if WORKER not in arguments:  # the supervisor's command line holds the worker's as well
         os.execv(sys.executable, [sys.executable, *arguments])
-    path, ranks = arguments[2:]
+    path, ranks = arguments[-2:]
     plan = json.loads(Path(path).read_text())
     (Path(plan["launch_dir"]) / "pid").write_text(str(os.getpid()))
     Launch(plan, int(ranks)).serve()
