@@ -56,7 +56,7 @@ WIDE = 110
 @click.argument("name", metavar="SCENARIO")
 @click.argument("subject", default=".")
 @set_option("Override a key: engine.lora_rank=16.")
-@ranks_option("Processes that torchrun starts")
+@ranks_option("Processes of a launch")
 @steps_option("; overrides run.steps", least=1)
 @click.option(
     "--python-functions-trace",

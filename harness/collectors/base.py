@@ -74,7 +74,8 @@ class Collector(Protocol):
         """Return the command line and the whole environment to start instead of `argv` and `env`.
 
         `argv` is the torchrun command of one node. The result is run as it stands, its output goes to
-        `launch_dir/torchrun.log`, and its exit status must be that of `argv`.
+        `launch_dir/torchrun.log`, and its exit status must be that of `argv`. A collector that returns `argv` as it is
+        needs nothing around the launch: its ranks are then forked, see `LaunchRequest.command`.
         """
 
     def collect(self, launch_dir: Path, ranks: int, destination: Path) -> Path:

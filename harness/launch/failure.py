@@ -1,4 +1,4 @@
-"""Finds out why a launch failed, from what its ranks and torchrun left in the launch's folder."""
+"""Finds out why a launch failed, from what its ranks and their parent left in the launch's folder."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BUILD_RAISED: Final = "build_raised"
 CLOCK: Final = "clock"
 """Reason of a launch whose engine raised before the first step."""
 
-# One entry of the table that torchrun prints at its end, for every rank that failed.
+# One entry of the table that torchrun prints at its end, for every rank that failed; `worker.fork` prints them alike.
 _TORCHRUN_ENTRY: Final = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+) \(pid: \d+\)")
 
 _TERMINATED: Final = re.compile(r"Sending process (\d+) closing signal")
-"""What torchrun prints of each rank that it ends because another one failed."""
+"""What they print of each rank that it ends because another one failed."""
 
 # How gloo and NCCL say that the other side's process is gone.
 _PEER_GONE: Final = re.compile(
@@ -118,7 +118,7 @@ def timed_out(launch_dir: Path, ranks: int, waited_for: str, seconds: float) -> 
 
 
 def diagnose(launch_dir: Path, ranks: int, status: int | None) -> LaunchFailedError:
-    """Why the tree ended before it was told to: call it once the tree has ended, with torchrun's exit status.
+    """Why the tree ended before it was told to: call it once the tree has ended, with its top's exit status.
 
     When one rank dies, the others raise within milliseconds, because their collectives break. So a rank ended by a
     signal comes first, then one that ended without saying why, then the earliest of those that raised. A rank that
@@ -145,7 +145,7 @@ def diagnose(launch_dir: Path, ranks: int, status: int | None) -> LaunchFailedEr
     lines = tail(log)
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
     return LaunchFailedError(
-        f"torchrun {_ending(status)} before its ranks were done: {last} (log: {log})",
+        f"the launcher {_ending(status)} before its ranks were done: {last} (log: {log})",
         reason="launcher_failed",
         launch_dir=launch_dir,
         log_tail=lines,
@@ -153,7 +153,7 @@ def diagnose(launch_dir: Path, ranks: int, status: int | None) -> LaunchFailedEr
 
 
 def _ending(status: int | None) -> str:
-    """How torchrun ended. A shell and our supervisor tell signals as 128 + their number, the kernel as minus it."""
+    """How the launcher ended. A shell and our supervisor tell signals as 128 + their number, the kernel as minus it."""
     if status is None:
         return "was ended"
     number = -status if status < 0 else status - 128

@@ -1,4 +1,4 @@
-"""One launch: a torchrun process group that steps when it is told to.
+"""One launch: the processes of one job that step when they are told to.
 
     with Launch(request) as launch:
         ready = launch.wait_ready()
@@ -58,12 +58,8 @@ class Launch:
         with interrupts_deferred():  # or its folder might be nobody's
             channel = self._channel = Channel()
         try:
-            argv = self.request.argv(self.request.write_plan(channel.path))
-            env = self.request.environment()
-            if self.request.wrap is not None:
-                argv, env = self.request.wrap(argv, env, self.launch_dir)
-            self.command = argv
-            channel.start(self.launch_id, argv, env, self.launch_dir)
+            self.command, env = self.request.command(self.request.write_plan(channel.path))
+            channel.start(self.launch_id, self.command, env, self.launch_dir)
         except BaseException:
             self.kill()
             raise
@@ -184,7 +180,7 @@ class Launch:
             raise self._hung(waited_for, timeout_s) from None
 
     def _ended(self) -> LaunchFailedError:
-        """The failure of a tree that ended by itself. torchrun ends the other ranks and says what it saw."""
+        """The failure of a tree that ended by itself. The ranks' parent ends the others and says what it saw."""
         assert self._channel is not None
         status = self._channel.wait_exit(self.request.exit_timeout_s)
         self.kill()

@@ -3,7 +3,8 @@ the other side, and would come free to its own.
 
 Stopped are the ranks and all that they started (loader workers, helpers, agents): SIGSTOP cannot be caught or ignored.
 The supervisor runs on, since it ends the launch when the harness is gone, by SIGKILL, which ends stopped processes too.
-So does torchrun's agent, which sleeps but for a look at its ranks ten times a second: its heartbeats must not lapse.
+So does the ranks' parent, which sleeps until one ends; torchrun, where it is that, looks ten times a second, and its
+heartbeats must not lapse.
 """
 
 from __future__ import annotations

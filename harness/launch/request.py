@@ -20,6 +20,8 @@ WORKER: Final = Path(__file__).resolve().parent.parent / "worker" / "__main__.py
 _NOT_INHERITED: Final = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 _PREFIXES_NOT_INHERITED: Final = ("MASTER_", "TORCHELASTIC_", "PET_")
 
+_GPU_DRIVERS: Final = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""NVIDIA's, AMD's, and the one under WSL."""
 
 Wrap = Callable[[Sequence[str], Mapping[str, str], Path], tuple[list[str], dict[str, str]]]
 """A collector's `wrap`: command line, environment and launch folder to the ones to use instead."""
@@ -29,7 +31,7 @@ Wrap = Callable[[Sequence[str], Mapping[str, str], Path], tuple[list[str], dict[
 class LaunchRequest:
     """One launch: the plan for its ranks, and what only the host needs.
 
-    `python` is the interpreter that torchrun and the ranks run under. `env` is added to the inherited environment.
+    `python` is the interpreter that the ranks and their parent run under. `env` is added to the inherited environment.
     `exit_timeout_s` is how long the tree may take to end after its last word: a collector that wraps it writes its
     report then.
     """
@@ -70,7 +72,25 @@ class LaunchRequest:
             ) from None
         return path
 
-    def argv(self, plan: Path) -> list[str]:
+    def command(self, plan: Path) -> tuple[list[str], dict[str, str]]:
+        """The command line to start and its whole environment.
+
+        That is torchrun, where a tool is put around the launch or a device may be used. Otherwise the worker forks its
+        ranks, which imports torch once instead of twice and more (`harness.worker.fork`).
+        """
+        torchrun, env = self._torchrun(plan), self._environment()
+        argv = torchrun
+        if self.wrap is not None:
+            argv, env = self.wrap(torchrun, env, self.plan.launch_dir.resolve())
+        if argv == torchrun and not self._may_use_gpu():
+            argv = [str(self.python), "-u", str(WORKER), str(plan), str(self.ranks)]
+        return argv, env
+
+    def _may_use_gpu(self) -> bool:
+        """Whether a GPU's driver is here and the engine may use it. Asks no driver: none may be woken before a fork."""
+        return self.plan.engine.get("device") != "cpu" and any(map(os.path.exists, _GPU_DRIVERS))
+
+    def _torchrun(self, plan: Path) -> list[str]:
         """The torchrun command: one node, rendezvous and workers on the loopback interface, no restarts.
 
         `-P` keeps the folder it is started in off torchrun's own `sys.path`. The agent looks for ended ranks every
@@ -81,7 +101,7 @@ class LaunchRequest:
             f"--nproc-per-node={self.ranks}", "--max-restarts=0", "--monitor-interval=0.1", str(WORKER), str(plan),
         ]  # fmt: skip
 
-    def environment(self) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """The environment of the whole tree. A rank computes in one thread unless the user said how many.
 
         OpenMP threads wait for one another by spinning. Where another process has one of their cores, each small

@@ -32,7 +32,7 @@ class RunSettings:
     """`[run]`: how a launch is driven."""
 
     mode: Literal["train", "eval"] = _setting("train", "what a step does")
-    ranks: int = _setting(1, "processes that torchrun starts", at_least=1)
+    ranks: int = _setting(1, "processes of a launch", at_least=1)
     warmup_steps: int = _setting(2, "steps before the measured ones, left out of every figure", at_least=0)
     steps: int = _setting(10, "measured steps", at_least=1)
     period: int = _setting(1, "steps until the rarest cost (checkpoint, evaluation, log) comes again", at_least=1)

@@ -1,4 +1,5 @@
-"""Entry of every rank: `torchrun … harness/worker/__main__.py PLAN.json`. Run by its path, with the engine's Python.
+"""Entry of every rank. `torchrun … harness/worker/__main__.py PLAN.json` runs one; without torchrun,
+`… PLAN.json RANKS` forks them. Run by its path, with the engine's Python.
 
 `harness` is loaded from beside this file, not from `sys.path`: the subject may have a `harness` of its own, an older
 one, and it must stay hidden without anything of ours coming before the engine's modules.
@@ -31,7 +32,7 @@ def load_harness() -> None:
 
 def refuse(plan_path: Path, error: ImportError) -> NoReturn:
     """Tell the coordinator that this interpreter lacks what a rank needs."""
-    if os.environ["RANK"] == "0":
+    if os.environ.get("RANK", "0") == "0":  # the parent of ranks to be forked speaks for them
         plan = json.loads(plan_path.read_text(encoding="utf-8"))
         message = f"{sys.executable} cannot run a rank: {error}; install torch and nvtx into its environment"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -50,4 +51,8 @@ if __name__ == "__main__":
         from harness.worker.rank import main
     except ImportError as error:
         refuse(Path(sys.argv[1]), error)
+    if len(sys.argv) > 2:
+        from harness.worker.fork import fork_ranks
+
+        fork_ranks(int(sys.argv.pop()))  # goes on in each rank
     main(Path(sys.argv[1]))

@@ -30,7 +30,7 @@ _FOREVER: Final = timedelta(days=30)
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this rank when torchrun ends, however torchrun ends."""
+    """Ask the kernel to kill this rank when its parent ends, however that ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

@@ -1,7 +1,7 @@
-"""Stands in for a subject's Python: takes torchrun's command line and plays every rank of the launch, without torch.
+"""Stands in for a subject's Python: takes the worker's command line and plays every rank of the launch, without torch.
 
 `install(folder)` writes an executable. What it reports is made up but repeatable: step times around the plan's
-`engine.step_ms`, with launch luck and scatter drawn from the hash seed and the side. Anything but torchrun's command
+`engine.step_ms`, with launch luck and scatter drawn from the hash seed and the side. Anything but such a command
 line goes to the real interpreter. STEPDUEL_TEST_FAULT = "SIDE PAIR STEP kill|raise|hang|build" makes a launch
 misbehave.
 """
@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn
+
+WORKER = str(Path(__file__).resolve().parents[2] / "harness" / "worker" / "__main__.py")
 
 
 def install(folder: Path) -> Path:
@@ -162,12 +164,12 @@ class Launch:
 
 def main() -> None:
     arguments = sys.argv[1:]
-    if "torch.distributed.run" not in arguments:
+    if WORKER not in arguments:  # the supervisor's command line holds the worker's as well
         os.execv(sys.executable, [sys.executable, *arguments])
-    ranks = next(int(text.partition("=")[2]) for text in arguments if text.startswith("--nproc-per-node="))
-    plan = json.loads(Path(arguments[-1]).read_text())
+    path, ranks = arguments[-2:]
+    plan = json.loads(Path(path).read_text())
     (Path(plan["launch_dir"]) / "pid").write_text(str(os.getpid()))
-    Launch(plan, ranks).serve()
+    Launch(plan, int(ranks)).serve()
 
 
 if __name__ == "__main__":

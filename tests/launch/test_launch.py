@@ -282,7 +282,7 @@ def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal
     with child(command, cwd=HERE.parents[1], stdout=PIPE, stderr=PIPE) as harness:
         assert harness.stdout is not None
         launch_id, socket_path = harness.stdout.readline().split()
-        assert len(processes_of(launch_id)) >= 4  # supervisor, torchrun, rank, helper
+        assert len(processes_of(launch_id)) >= 4  # supervisor, parent, rank, helper
         harness.send_signal(number)
         _, said = harness.communicate(timeout=20)
         deadline = time.monotonic() + 10
@@ -302,7 +302,7 @@ def test_nothing_outlives_a_harness_that_is_interrupted_or_killed(number: signal
 def test_a_launcher_that_said_nothing_is_told_by_its_end(tmp_path: Path, status: int | None, said: str) -> None:
     (tmp_path / "torchrun.log").touch()
     failure = diagnose(tmp_path, 1, status)
-    assert str(failure).startswith(f"torchrun {said} before its ranks were done: it printed nothing (log: ")
+    assert str(failure).startswith(f"the launcher {said} before its ranks were done: it printed nothing (log: ")
 
 
 def test_the_folder_goes_with_the_harness_even_when_the_tree_ends_first(tmp_path: Path) -> None:
