@@ -69,7 +69,9 @@ PACKAGES: Mapping[str, Tests] = {
     "harness/verdict.py": Tests(["tests/test_verdict.py", "tests/gate"]),
     "harness/units.py": Tests(["tests/test_units.py", "tests/analysis/test_findings.py"]),
     "harness/analysis": Tests(["tests/analysis", "tests/cli/test_diff.py", "tests/cli/test_analyze.py"]),
-    "harness/trace": Tests(["tests/trace", "tests/analysis", "tests/cli/test_scrub.py", "tests/cli/test_export.py"]),
+    "harness/trace": Tests(
+        ["tests/trace", "tests/analysis", "tests/cli/test_scrub.py", "tests/cli/test_export.py", "tests/worker"]
+    ),
     "harness/store": Tests(["tests/test_store.py", "tests/history", "tests/gate", "tests/report", *TOY_DUELS]),
     "harness/comparison": Tests(["tests/comparison", "tests/duel/test_same_work.py", "tests/report", *TOY_DUELS]),
     "harness/duel": Tests(

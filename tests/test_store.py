@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import subprocess
@@ -106,6 +107,17 @@ def test_everything_comes_back_as_it_was_written(tmp_path: Path) -> None:
         assert db.db.table("environments").count == 1
         with pytest.raises(UsageError, match="no run 'r2'"):
             db.run("r2")
+
+
+def test_a_loss_that_is_no_number_is_not_one_that_is_unknown(tmp_path: Path) -> None:
+    losses = [math.nan, None, 0.0]
+    steps = [make_step(sequence, 0, loss=loss) for sequence, loss in enumerate(losses)]
+    with Store(tmp_path / "results.db") as db:
+        db.add_run(make_run(), ENVIRONMENT, steps, [])
+        not_a_number, unknown, zero = (step.loss for step in db.steps("r1"))
+    assert not_a_number is not None
+    assert math.isnan(not_a_number)
+    assert (unknown, zero) == (None, 0.0)
 
 
 def test_a_folder_of_reports_keeps_itself_out_of_the_repository_it_lies_in(tmp_path: Path) -> None:

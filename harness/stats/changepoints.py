@@ -85,13 +85,14 @@ def _best_edges(logs: Float64Array) -> list[int]:
     centred = logs - logs.mean()
     count = len(centred)
     price = penalty(centred)
-    sums, squares = (np.concatenate(([0.0], np.cumsum(part))) for part in (centred, centred**2))  # (points + 1,)
+    sums = np.concatenate(([0.0], np.cumsum(centred)))  # (points + 1,)
     cost = np.full(count + 1, np.inf)  # of the best cut of all points before an edge
     cost[0] = -price
     before = np.zeros(count + 1, np.int64)  # the edge before the last of that cut
     for end in range(1, count + 1):
         starts = np.arange(end)
-        errors = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / (end - starts)
+        # Squared error but for the points' own squares, which add up to the same in every cut.
+        errors = -((sums[end] - sums[starts]) ** 2) / (end - starts)
         costs = cost[starts] + errors + price
         best = int(np.argmin(costs))
         cost[end], before[end] = costs[best], starts[best]

@@ -195,6 +195,19 @@ def test_the_tolerance_that_is_named_accepts_it(name: str) -> None:
     assert again is None or (again.step, again.what) != (difference.step, difference.what)
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("batch scaled a little", "loss differs at step 0 of launch pair 1, rank 0: "),
+        ("a weight doubled at the end", "differs after step 5 of launch pair 1, rank 0, though the losses agree: "),
+    ],
+)
+def test_the_line_says_when_the_sides_part(name: str, where: str) -> None:
+    difference = compared(MUTANTS[name]()).first_difference
+    assert difference is not None
+    assert where in difference.detail
+
+
 def test_what_has_diverged_on_both_sides_is_the_same_and_said() -> None:
     base, head = (made(reported=lambda *_: float("nan")) for _ in range(2))
     found = same_work([*records(base, "base"), *records(head, "head")], 0.0)

@@ -69,6 +69,8 @@ class Launch:
                 self.misbehave()
             send(event="step", index=index, **self.step(index))
         send(event="done", traces=[str(self.trace(rank)) for rank in range(self.ranks)])
+        if "end_status" in self.engine:
+            sys.exit(int(self.engine["end_status"]))
 
     def step(self, index: int) -> dict[str, Any]:
         time.sleep(float(self.engine.get("sleep_ms", 0)) / 1000)

@@ -52,6 +52,30 @@ def test_a_failing_side_keeps_what_was_done_and_resume_goes_on(
     assert whole["verdict"] == found["verdict"]
 
 
+def test_a_resumed_duel_keeps_the_pace_of_its_stored_pairs(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPDUEL_TEST_FAULT", "head pair02 3 kill")
+    assert run(bench.arguments("--json", "--pairs", "2", "--steps", "7")) == 4
+    monkeypatch.delenv("STEPDUEL_TEST_FAULT")
+    capsys.readouterr()
+    arguments = bench.arguments("--json", "--pairs", "2", "--resume")
+    at = arguments.index("--steps")
+    run([*arguments[:at], *arguments[at + 2 :]])
+    found = json.loads(capsys.readouterr().out)
+    assert [pair["steps"] for pair in found["pairs"]] == [7, 7]
+    assert found["duel"]["steps"] == 7
+
+
+def test_a_launch_that_does_its_steps_and_ends_badly_has_failed(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(bench.arguments("--json", "--head-set", "engine.end_status=3")) == 4
+    err = capsys.readouterr().err
+    assert "launch pair 1, head: every step was done, but the launch ended with status 3 after its stop" in err
+    assert_nothing_left(bench)
+
+
 def wait_for(condition: Callable[[], bool], within_s: float = 30.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():

@@ -319,6 +319,7 @@ def test_slowdown_spins_for_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine_under_test.fsdp2.time.perf_counter", clock)
     with engine.train_mode():
         engine.forward_backward(engine.batch(0))
+        assert now_s < 10, "a share of the time that forward and backward took, not of the time of day"
         began_s = now_s
         engine._slow_down(10.0)
     assert now_s - began_s == pytest.approx(1 + 5, abs=1), "one reading for the start, then until five seconds passed"
