@@ -79,7 +79,7 @@ def test_processor_time_is_that_of_all_threads_and_processes(threaded: subproces
         process.stdout.readline()
         both_ns = processor_ns([threaded.pid, process.pid])
     assert 0.29e9 < both_ns - before_ns < 1e9
-    assert processor_ns([threaded.pid]) == before_ns
+    assert processor_ns([threaded.pid]) - before_ns < 0.05e9, "it sleeps"
     assert processor_ns([process.pid]) == 0, "it has ended"
 
 

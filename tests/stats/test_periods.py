@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import norm
 
 from harness.stats.paired import FloatArray
@@ -21,17 +19,21 @@ def launches(chance: np.random.Generator, count: int, steps: int, *, hiccups: fl
     return list(times)
 
 
-@settings(deadline=None, max_examples=60)
-@given(every=st.integers(2, 20), phase=st.integers(0, 19), extra=st.floats(0.3, 5), seed=st.integers(0, 999))
-def test_what_head_pays_every_nth_step_is_found(every: int, phase: int, extra: float, seed: int) -> None:
-    chance, steps = np.random.default_rng(seed), 3 * every + 8
-    base, head = launches(chance, 5, steps), launches(chance, 5, steps)
-    for one in head:
-        one[phase % every :: every] += extra * STEP_NS
-    found = find_period(base, head)
-    assert found is not None
-    assert (found.every, found.first) == (every, phase % every)
-    assert found.extra_ns == pytest.approx(extra * STEP_NS, rel=0.25)
+@pytest.mark.parametrize("extra", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("every", [2, 3, 5, 8, 13, 20])
+def test_what_head_pays_every_nth_step_is_found(every: int, extra: float) -> None:
+    """In 98 of 100 draws at least: hiccups of three launches of five at one step hide what it pays, rarely."""
+    named = 0
+    for seed in range(100):
+        chance, steps, phase = np.random.default_rng(seed), 3 * every + 8, seed % every
+        base, head = launches(chance, 5, steps), launches(chance, 5, steps)
+        for one in head:
+            one[phase::every] += extra * STEP_NS
+        found = find_period(base, head)
+        if found is not None and (found.every, found.first) == (every, phase):
+            named += 1
+            assert found.extra_ns == pytest.approx(extra * STEP_NS, rel=0.25)
+    assert named >= 98
 
 
 @pytest.mark.parametrize("count", [3, 10])
