@@ -99,8 +99,8 @@ def _alone_pairs(pairs: Sequence[PairRecord], usable: Mapping[int, StepPairs]) -
     return [
         AlonePair(
             in_turn=usable[pair.pair],
-            base_ns=np.array(pair.turns["alone_base_ns"]),
-            head_ns=np.array(pair.turns["alone_head_ns"]),
+            base_ns=np.array(pair.turns["alone_base_ns"], dtype=np.float64),
+            head_ns=np.array(pair.turns["alone_head_ns"], dtype=np.float64),
         )
         for pair in pairs
         if pair.pair in usable and pair.turns is not None and pair.turns["alone_base_ns"]

@@ -23,7 +23,7 @@ from harness.errors import LaunchError, StepduelError, UsageError
 from harness.launch import BUILD_RAISED, CLOCK, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
 from harness.launch.placement import Placement, fits, keep_to, place_ranks, unplaced
 from harness.launch.rows import step_records
-from harness.stats.turns import TURNS, Turn, alone_steps
+from harness.stats.turns import TURNS, Turn, stretches_alone
 from harness.store import SIDES, DuelStepRecord, SideName
 
 
@@ -93,7 +93,7 @@ class PairRun:
     """On how many cores a side computed at once, in the step of the warm-up with the fewest: the first may compile."""
     steps: list[DuelStepRecord] = field(default_factory=list)
     alone_ns: dict[SideName, list[int]] = field(default_factory=dict)
-    """Times of the steps that a side made alone, each of its slowest rank."""
+    """Times of the steps that a side made alone, each of its slowest rank; without the first of each stretch."""
     parking_ns: list[int] = field(default_factory=list)
     """What stopping a side after its turn took."""
 
@@ -209,19 +209,27 @@ class _Pair:
         return last
 
     def step_alone(self) -> None:
-        """Let one side and then the other make steps in a row. They are no evidence of the verdict."""
+        """Let each side make stretches of steps in a row. They are no evidence of the verdict."""
         in_turn = [
             step.began_ns for step in self.run.steps if step.sequence >= min(self.run.measured) and not step.rank
         ]
         in_turn_s = (time.monotonic_ns() - self.run.began_ns - min(in_turn)) / 1e9
-        steps = alone_steps(self.run.start_ns / 1e9, in_turn_s, 2 * in_turn_s / len(in_turn))
-        for side in self._drawn() if steps else ():
-            times = self.run.alone_ns[side] = []
-            for _ in range(steps):
-                _check_time(self.request)
-                with _NamedFailure(side, self.run.pair):
-                    times.append(self.launches[side].step().duration_ns)
-            self.park(side)
+        order = self._drawn()
+        for stretch in stretches_alone(self.run.start_ns / 1e9, in_turn_s, 2 * in_turn_s / len(in_turn)):
+            for side in order:
+                times = self._in_a_row(side, stretch.steps)
+                self.run.alone_ns.setdefault(side, []).extend(times[stretch.discarded :])
+            order = _order(order[1])
+
+    def _in_a_row(self, side: SideName, steps: int) -> list[int]:
+        """Return the times of so many steps of one side, which waits again after them."""
+        times = []
+        for _ in range(steps):
+            _check_time(self.request)
+            with _NamedFailure(side, self.run.pair):
+                times.append(self.launches[side].step().duration_ns)
+        self.park(side)
+        return times
 
     def _drawn(self) -> tuple[SideName, SideName]:
         return _order("base" if self.coin.random() < 0.5 else "head")

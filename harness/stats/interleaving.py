@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from harness.stats.paired import FloatArray, StepPairs, mean_interval, sample_variance, step_times, t_quantile
 
-ALONE_DISCARDED: Final = 1 / 3
-"""Share of a stretch alone, its first steps, that still live on what was prepared while the side was waiting."""
 BIAS_LIMIT: Final = 0.01
 """A bias up to this, ln, is none: the smallest effect that a duel asks about by default."""
-LARGE_BIAS: Final = 0.1
-"""One or two launch pairs cannot tell scatter; a bias beyond this in each of them is no scatter of a machine."""
-BIAS_LEVEL: Final = 0.99
+LARGE_BIAS: Final = (0.5, 0.25)
+"""One or two launch pairs cannot tell scatter; a bias beyond this, ln, in each of them is no scatter of a machine.
+Biases of the same code scattered by 0.13 (docs/decisions.md)."""
+BIAS_LEVEL: Final = 0.995
 """One-sided confidence that it is beyond the limit: a duel asks after each of up to ten launch pairs."""
 INTERVAL: Final = 0.95
 """Two-sided confidence of the intervals that are shown."""
@@ -38,8 +37,8 @@ class AlonePair:
     """Step times of one launch pair in turn, and of each side alone, (steps,) ns, slowest ranks."""
 
     in_turn: StepPairs
-    base_ns: NDArray[np.generic]
-    head_ns: NDArray[np.generic]
+    base_ns: FloatArray
+    head_ns: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,29 +95,24 @@ def second_slot(pairs: Sequence[tuple[StepPairs, NDArray[np.bool_]]]) -> Effect 
     return _effect(np.array(found)) if found else None
 
 
-def settled(alone_ns: NDArray[np.generic]) -> FloatArray:
-    """Return the part of a stretch alone that counts."""
-    times = np.asarray(alone_ns, dtype=np.float64)
-    return times[math.ceil(len(times) * ALONE_DISCARDED) :]
-
-
 def _changes(pair: AlonePair) -> tuple[float, float]:
     """ln of the mean step alone by the mean step in turn, of base and of head."""
     base_ns, head_ns = step_times(pair.in_turn)
-    alone = settled(pair.base_ns), settled(pair.head_ns)
+    alone = pair.base_ns, pair.head_ns
     base, head = (math.log(one.mean() / turn.mean()) for one, turn in zip(alone, (base_ns, head_ns), strict=True))
     return base, head
 
 
 def _slack_of(pair: AlonePair) -> float:
-    stretches = (*step_times(pair.in_turn), settled(pair.base_ns), settled(pair.head_ns))
+    stretches = (*step_times(pair.in_turn), pair.base_ns, pair.head_ns)
     return float(sum((one.max() - np.median(one)) / one.sum() for one in stretches))
 
 
 def _beyond(bias: FloatArray, slack: float) -> bool:
     mean = float(bias.mean())
-    if len(bias) < 3:
-        return bool((np.abs(bias) > LARGE_BIAS + slack).all() and (np.sign(bias) == np.sign(mean)).all())
+    if len(bias) <= len(LARGE_BIAS):
+        large = np.abs(bias) > LARGE_BIAS[len(bias) - 1] + slack
+        return bool(large.all() and (np.sign(bias) == np.sign(mean)).all())
     error = math.sqrt(sample_variance(bias.tolist()) / len(bias))
     return abs(mean) - t_quantile(BIAS_LEVEL, len(bias) - 1) * error > BIAS_LIMIT + slack
 

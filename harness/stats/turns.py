@@ -19,7 +19,9 @@ ALONE_SHARE: Final = 0.25
 """Most of a launch pair's time that the stretches alone take."""
 LEAST_ALONE: Final = 6
 """Fewer steps alone tell nothing, a third of them discarded."""
-MOST_ALONE: Final = 60
+STRETCH: Final = 15
+"""Steps in a row of a stretch alone, where there is time for more of them: long against what loaders prepare."""
+MOST_STRETCHES: Final = 4
 LEAST_TURNS: Final = 3
 
 
@@ -66,7 +68,15 @@ def longer_turn(steps: int) -> int | None:
     return next((turn.steps for turn in TURNS if turn.steps > steps), None)
 
 
-def alone_steps(start_s: float, in_turn_s: float, step_pair_s: float) -> int:
-    """Return the steps that each side makes alone, 0 for none, after starting and stepping in turn took so long."""
+def stretches_alone(start_s: float, in_turn_s: float, step_pair_s: float) -> tuple[Turn, ...]:
+    """Return the stretches that each side makes alone, after starting and stepping in turn took so long.
+
+    A third of each is discarded: it lives on what was prepared while the side waited. Sides take turns in them, base
+    head head base, since what a machine does for a second falls on one of two long stretches.
+    """
     affordable = math.floor(ALONE_SHARE / (1 - ALONE_SHARE) * (start_s + in_turn_s) / step_pair_s)
-    return 0 if affordable < LEAST_ALONE else min(affordable, MOST_ALONE)
+    if affordable < LEAST_ALONE:
+        return ()
+    count = next((count for count in (MOST_STRETCHES, 2) if affordable >= count * STRETCH), 1)
+    steps = min(affordable // count, STRETCH) if count > 1 else affordable
+    return (Turn(steps=steps, discarded=math.ceil(steps / 3)),) * count

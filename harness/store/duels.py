@@ -141,7 +141,8 @@ class PairRecord:
     head_launch: Mapping[str, Any]
     turns: Mapping[str, Any] | None = None
     """`steps` and `discarded` of a turn; `alone_base_ns` and `alone_head_ns`, times of the steps that each side made
-    alone; `parking_ns`, the median of what stopping a side took. None in blocks and in pairs from before."""
+    alone and that count; `parking_ns`, the median of what stopping a side took. None in blocks and in
+    pairs from before."""
 
     @property
     def turn_steps(self) -> int:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from harness.comparison.alone import weigh_interleaving
-from harness.stats.interleaving import AlonePair, Effect, Interleaving, interleaving, second_slot, settled
+from harness.stats.interleaving import AlonePair, Effect, Interleaving, interleaving, second_slot
 from harness.stats.paired import StepPairs
-from harness.stats.turns import TURNS, alone_steps, longer_turn, turn_of
+from harness.stats.turns import TURNS, longer_turn, stretches_alone, turn_of
 from harness.verdict import Reason, State, Verdict, decide
 
 RNG = np.random.default_rng(5)
@@ -59,8 +59,14 @@ def test_a_small_bias_is_found_with_pairs_and_the_limit_is_none() -> None:
     assert interleaving([]) is None
 
 
-def test_the_first_third_alone_does_not_count() -> None:
-    assert settled(np.arange(1, 10)).tolist() == [4, 5, 6, 7, 8, 9]
+def test_a_machine_that_changes_its_pace_makes_no_turns_longer() -> None:
+    """Biases of same code scattered by 0.13 where a machine went on and off by a fifth; a duel asks ten times."""
+    longer = 0
+    for _ in range(400):
+        made = [pair(steps(40, 100 * math.exp(0.13 * RNG.standard_normal()), 0.05), scatter=0.05) for _ in range(10)]
+        found = (interleaving(made[: count + 1]) for count in range(10))
+        longer += any(one.beyond for one in found if one is not None)
+    assert longer / 400 < 0.06
 
 
 def test_the_second_slot_is_told_from_the_difference() -> None:
@@ -92,10 +98,12 @@ def test_the_mean_step_of_each_turn_counts_and_the_total_stays() -> None:
 
 def test_the_stretch_alone_takes_a_quarter_of_the_time_at_most() -> None:
     for start_s, in_turn_s, step_pair_s in ((6.0, 1.2, 0.04), (10.0, 60.0, 2.0), (1.0, 3.0, 0.1)):
-        alone = alone_steps(start_s, in_turn_s, step_pair_s) * step_pair_s
+        alone = sum(turn.steps for turn in stretches_alone(start_s, in_turn_s, step_pair_s)) * step_pair_s
         assert alone <= 0.25 * (start_s + in_turn_s + alone) + 1e-9
-    assert alone_steps(6.0, 1.2, 0.04) == 60
-    assert alone_steps(1.0, 10.0, 1.0) == 0, "too few to tell anything"
+    made = [[(turn.steps, turn.discarded) for turn in stretches_alone(6.0, 1.2, pair_s)] for pair_s in (0.04, 0.08)]
+    assert made == [[(15, 5)] * 4, [(15, 5)] * 2]
+    assert [(turn.steps, turn.discarded) for turn in stretches_alone(6.0, 1.2, 0.2)] == [(11, 4)]
+    assert stretches_alone(1.0, 10.0, 1.0) == (), "too few to tell anything"
 
 
 def verdict(mean: float) -> Verdict:
