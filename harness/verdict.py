@@ -156,8 +156,13 @@ class Verdict:
         parts.append(f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'} x {self.steps_per_pair} steps")
         if self.detectable_effect is not None:
             seen = [] if self.interval_says_more else [f"detectable {self.detectable_text}"]
-            parts.append(f"({', '.join([*seen, f'periods up to {self.longest_period} steps'])})")
+            parts.append(f"({', '.join([*seen, self.periods_text])})")
         return "  ".join(parts)
+
+    @property
+    def periods_text(self) -> str:
+        """Which periods its launches can show."""
+        return f"periods up to {self.longest_period} steps" if self.longest_period > 1 else "too few steps for a period"
 
     @property
     def interval_says_more(self) -> bool:

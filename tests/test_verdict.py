@@ -207,6 +207,8 @@ def test_a_same_that_scatters_like_the_margin_lets_the_interval_speak() -> None:
     assert verdict.state is State.SAME
     assert (verdict.detectable_effect or 0.0) > Rule().margin
     assert verdict.line.endswith("7 pairs x 30 steps  (periods up to 10 steps)")
+    few = replace(verdict, steps_per_pair=4, longest_period=1)
+    assert few.line.endswith("7 pairs x 4 steps  (too few steps for a period)")
 
 
 def test_small_numbers_in_the_line() -> None:
