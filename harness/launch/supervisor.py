@@ -27,7 +27,8 @@ MARK: Final = "STEPDUEL_LAUNCH"
 """Environment variable that marks every process of a launch with the launch's id."""
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Here; the launch has the default answers, as torchrun leaves them to its ranks."""
 
 
 def marked_processes(launch_id: str, *, spare: int | None = None) -> list[int]:

@@ -24,8 +24,8 @@ from harness.stats.paired import FloatArray, StepPairs, mean_interval, sample_va
 BIAS_LIMIT: Final = 0.01
 """A bias up to this, ln, is none: the smallest effect that a duel asks about by default."""
 LARGE_BIAS: Final = (0.5, 0.25)
-"""One or two launch pairs cannot tell scatter; a bias beyond this, ln, in each of them is no scatter of a machine.
-Biases of the same code scattered by 0.13 (docs/decisions.md)."""
+"""Few launch pairs cannot tell scatter; a bias beyond this, ln, in the only one or in each of several is no scatter of
+a machine. Biases of the same code scattered by 0.13 (docs/decisions.md)."""
 BIAS_LEVEL: Final = 0.995
 """One-sided confidence that it is beyond the limit: a duel asks after each of up to ten launch pairs."""
 INTERVAL: Final = 0.95
@@ -110,9 +110,11 @@ def _slack_of(pair: AlonePair) -> float:
 
 def _beyond(bias: FloatArray, slack: float) -> bool:
     mean = float(bias.mean())
+    large = np.abs(bias) > max(LARGE_BIAS[min(len(bias), len(LARGE_BIAS)) - 1], slack)
+    if large.all() and (np.sign(bias) == np.sign(mean)).all():
+        return True
     if len(bias) <= len(LARGE_BIAS):
-        large = np.abs(bias) > LARGE_BIAS[len(bias) - 1] + slack
-        return bool(large.all() and (np.sign(bias) == np.sign(mean)).all())
+        return False
     error = math.sqrt(sample_variance(bias.tolist()) / len(bias))
     return abs(mean) - t_quantile(BIAS_LEVEL, len(bias) - 1) * error > BIAS_LIMIT + slack
 
