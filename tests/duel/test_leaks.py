@@ -64,9 +64,9 @@ def test_a_loader_worker_that_keeps_memory_is_told_as_a_child(
 
 
 def test_a_step_that_gets_slower_is_said_in_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """0.1 % of the step a step, which is 3 % by the last one."""
-    found = duel(tmp_path, capsys, "--steps", "30", "--set", "engine.step_ms=50", "--head-set", "engine.slower_us=50")
+    """1 % of the step a step, which is 30 % by the last one."""
+    found = duel(tmp_path, capsys, "--steps", "30", "--set", "engine.step_ms=50", "--head-set", "engine.slower_us=500")
     slowing = found["verdict"]["slowing"]
-    assert slowing["ci_ns"][0] < 5e4 < slowing["ci_ns"][1]
+    assert slowing["ci_ns"][0] < 5e5 < slowing["ci_ns"][1]
     assert "gets slower by" in found["verdict"]["line"]
     assert "by step 10,000" in found["verdict"]["line"]
