@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,7 +32,7 @@ from harness.launch.rows import launch_steps, step_records
 from harness.metrics import METRICS
 from harness.scenario import Scenario
 from harness.store import RESULTS, RunRecord, StepRecord, Store, check_writable, new_run_id
-from harness.subject import Subject
+from harness.subject import LiveFolder, Subject, SubjectCache
 
 SCHEMA = "stepduel/bench/2"
 EXIT_INTERRUPTED = 130
@@ -218,7 +218,9 @@ def _drive(
 ) -> None:
     """Take the launch from its start to its stop, noting in `attempt` how far it came."""
     pace = Pace(warmup_steps=scenario.run.warmup_steps, steps=scenario.run.steps)
-    with Launch(scenario_request(scenario, subject, collector, pace, logs)) as launch:
+    with ExitStack() as open_until_done:
+        home = LiveFolder(subject=subject, folder=open_until_done.enter_context(SubjectCache()).private() / "side")
+        launch = open_until_done.enter_context(Launch(scenario_request(scenario, home.fresh(), collector, pace, logs)))
         attempt.ready = launch.wait_ready()
         for index in range(scenario.run.warmup_steps + scenario.run.steps):
             progress("warm-up" if index < scenario.run.warmup_steps else "measuring", index)

@@ -62,13 +62,19 @@ class Reason(StrEnum):
     ZERO_VARIANCE = Problem.ZERO_VARIANCE.value
     DIFFERENT_WORK = "different_work"
     CANNOT_RUN = "cannot_run"
+    MIXED_SIDES = "mixed_sides"
+    """`invalid`: a side loaded files of the user's working tree that are not those of its commit."""
+    UNBUILT = "unbuilt"
+    """`invalid`: one side loaded code that was built or generated, and git ignores; the other lacks it."""
+    IDENTICAL_CODE = "identical_code"
+    """`same`, after one launch pair: nothing that was loaded differs between the sides."""
     CLOCK = "clock"
     """`invalid`: a side's times cannot be true on the coordinator's clock, or not beside its own trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objection:
-    """Why a comparison is invalid however its times look, found outside the statistics (by the duel)."""
+    """Why a comparison ends however its times look, found outside the statistics (by the duel)."""
 
     reason: Reason
     detail: str
@@ -223,14 +229,14 @@ def decide(
     rule = rule or Rule()
     steps = min((len(pair.base_ns) for pair in pairs), default=0)
     if objection is not None:
-        return _invalid(objection.reason, objection.detail, len(pairs), steps)
+        return _settled(objection.reason, objection.detail, len(pairs), steps)
     try:
         differences = pair_differences(pairs)
         if not differences:
             raise UnusableError(Problem.NO_STEPS, "no launch pair was measured")
         looks = replay(pairs, rule, prior)
     except UnusableError as error:
-        return _invalid(Reason(error.problem.value), str(error), len(pairs), steps)
+        return _settled(Reason(error.problem.value), str(error), len(pairs), steps)
     if not looks:
         return _too_few(differences, rule)
     judged = differences[: looks[-1].pairs]
@@ -321,5 +327,6 @@ def _too_few(differences: Sequence[PairDifference], rule: Rule) -> Verdict:
     )
 
 
-def _invalid(reason: Reason, detail: str, pairs: int, steps: int) -> Verdict:
-    return Verdict(state=State.INVALID, reason=reason, detail=detail, pairs=pairs, steps_per_pair=steps)
+def _settled(reason: Reason, detail: str, pairs: int, steps: int) -> Verdict:
+    state = State.SAME if reason is Reason.IDENTICAL_CODE else State.INVALID
+    return Verdict(state=state, reason=reason, detail=detail, pairs=pairs, steps_per_pair=steps)

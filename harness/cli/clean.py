@@ -9,7 +9,7 @@ import click
 from harness.cli.options import json_option
 
 _NAMES: Final = {"trees": "source trees", "releases": "releases", "environments": "environments"}
-"""What people call the kinds of cache entries. Links to installed adapters are ours alone."""
+"""What people call the kinds of cache entries. Folders of running duels are ours alone."""
 
 
 @click.command()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.collectors.choice import AUTO, choose
 from harness.collectors.cupti import cuda_device_present
 from harness.collectors.registry import DEFAULT, UNTRACED, collectors
+from harness.duel.loaded import differing, requirement_note
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.errors import UsageError
 from harness.metrics import DEFAULT_LIMITS
@@ -160,6 +161,11 @@ def _resolve_sides(
                     overrides=overrides[side],
                 )
             )
+    base, head = subjects
+    differs = differing({"base": base, "head": head})
+    note = None if differs is None else requirement_note({"base": base, "head": head}, differs)
+    if note is not None:
+        subjects[1] = replace(head, notes=(*head.notes, note))
     if len(missing) == len(subjects):
         raise UsageError("; ".join(missing))
     return (subjects[0], subjects[1]), missing[0] if missing else None

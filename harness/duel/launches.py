@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -82,21 +81,3 @@ def trace_problem(ranges: Sequence[DuelRangeRecord], run: PairRun, side: SideNam
     if gaps and median(gaps) > 1:
         return "its steps report longer times than its trace has"
     return None
-
-
-def engine_digest(side: DuelSide) -> str | None:
-    """Return a hash of the engine's Python files, which tells whether they were edited; None for an installed one.
-
-    The files of a package that the engine adapts count, too; a release cannot be edited where it lies.
-    """
-    subject = side.subject
-    engine = side.scenario.factory.partition(":")[0].partition(".")[0]
-    places = ((subject.engine_root, engine), (subject.measured_root, subject.package))
-    digest, known = hashlib.sha256(), False
-    for root, package in places:
-        if root is None or package is None:
-            continue
-        known = True
-        for path in sorted((root / package).rglob("*.py")) or [root / f"{package}.py"]:
-            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16] if known else None

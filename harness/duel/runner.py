@@ -19,7 +19,8 @@ import harness
 from harness.collectors.registry import collectors
 from harness.comparison import Comparison, compare_stored
 from harness.conditions import Conditions, between, snapshot
-from harness.duel.launches import collected_trace, engine_digest, launch_request, range_records
+from harness.duel.homes import Homes
+from harness.duel.launches import collected_trace, range_records
 from harness.duel.lockstep import (
     BudgetSpentError,
     ClockError,
@@ -56,8 +57,8 @@ def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Com
     Raises UsageError when both sides refuse the scenario, LaunchError when a launch fails, and DuelStoppedError when it
     is interrupted with a launch pair stored.
     """
-    with interrupted_once(), Store(plan.reports / RESULTS) as store:
-        duel = _Duel(plan, Duels(store), progress)
+    with interrupted_once(), Store(plan.reports / RESULTS) as store, Homes(plan=plan) as homes:
+        duel = _Duel(plan, Duels(store), progress, homes)
         duel.open(resume)
         return duel.run()
 
@@ -65,15 +66,14 @@ def run_duel(plan: DuelPlan, progress: Progress, *, resume: bool = False) -> Com
 class _Duel:
     """One duel under way."""
 
-    def __init__(self, plan: DuelPlan, duels: Duels, progress: Progress) -> None:
-        self._plan, self._duels, self._progress = plan, duels, progress
+    def __init__(self, plan: DuelPlan, duels: Duels, progress: Progress, homes: Homes) -> None:
+        self._plan, self._duels, self._progress, self._homes = plan, duels, progress, homes
         self._environment = read_environment()
         self._deadline = math.inf if plan.budget_s is None else time.monotonic() + plan.budget_s
         self._same_code: list[SameCodeDuel] = []
         self._pace = self._fixed_pace()
         self._turn = turn_of(1)
         self._told = False
-        self._digests: dict[SideName, str | None] = {}
         self._id = ""
 
     def open(self, resume: bool) -> None:
@@ -185,7 +185,6 @@ class _Duel:
         if time.monotonic() > self._deadline:
             raise BudgetSpentError("the time that --budget allows is spent")
         self._progress.starting(pair, self._plan.rule.looks[-1])
-        self._watch_engines()
         started_at, before = _now(), snapshot()
         request = self._request(pair, self._plan.sides)
         run = self._run(request)
@@ -208,7 +207,7 @@ class _Duel:
         env = {"PYTHONHASHSEED": str(order_seed)}
         return PairRequest(
             pair=pair,
-            requests={name: launch_request(sides[name], logs / name, pace, env) for name in SIDES},
+            requests={name: self._homes.request(name, sides[name], logs / name, pace, env) for name in SIDES},
             starter=starter,
             order_seed=order_seed,
             pinned=self._plan.pinned,
@@ -264,9 +263,14 @@ class _Duel:
 
     def _store(self, request: PairRequest, run: PairRun, started_at: str, conditions: Conditions) -> None:
         """Write the pair, and what only a launch could tell about both sides."""
+        self._homes.look(request.requests)
         if run.pair == 1:
             sides = {
-                name: {**self._plan.sides[name].document(), "versions": dict(run.ready[name].versions)}
+                name: {
+                    **self._plan.sides[name].document(),
+                    "versions": dict(run.ready[name].versions),
+                    "loaded": self._homes.document(name),
+                }
                 for name in SIDES
             }
             self._duels.update(self._id, device=run.ready["base"].device, **sides)
@@ -289,6 +293,9 @@ class _Duel:
             **launches,
         )
         self._duels.add_pair(self._id, record, run.steps, ranges)
+        found = self._homes.finding(parted=run.parted)
+        if found is not None:
+            self._duels.update(self._id, objection=_objection(found.reason, found.detail))
 
     def _explain(self, collector: str, pair: int) -> None:
         """Run one more pair, traced by a tool that slows steps down; its times are no evidence and are not stored."""
@@ -305,17 +312,6 @@ class _Duel:
             explanation["problem"] = str(error)
             self._progress.unexplained(str(error))
         self._duels.update(self._id, explanation=explanation)
-
-    def _watch_engines(self) -> None:
-        """Object to a comparison whose code is edited while it is being measured."""
-        digests = {name: engine_digest(side) for name, side in self._plan.sides.items()}
-        if not self._digests:
-            self._digests = digests
-        for name, digest in digests.items():
-            if digest != self._digests[name]:
-                raise UsageError(
-                    f"{name}: the engine's code was edited while it was being measured; commit it and compare revisions"
-                )
 
     def _refused(self, error: RefusedError) -> None:
         """One side that cannot run the scenario is a finding; both are a scenario that fits nothing here."""

@@ -46,8 +46,10 @@ class Channel:
         self._process: subprocess.Popen[bytes] | None = None
         self._launch_id = ""
 
-    def start(self, launch_id: str, argv: Sequence[str], env: Mapping[str, str], launch_dir: Path) -> None:
-        """Start `argv` under a supervisor, in a session of its own, its output in `launch_dir/torchrun.log`."""
+    def start(
+        self, launch_id: str, argv: Sequence[str], env: Mapping[str, str], launch_dir: Path, cwd: Path | None
+    ) -> None:
+        """Start `argv` in `cwd` under a supervisor, in a session of its own, logging to `launch_dir/torchrun.log`."""
         self._launch_id = launch_id
         with (launch_dir / "torchrun.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -57,6 +59,7 @@ class Channel:
                 stderr=log,
                 env={**env, supervisor.MARK: launch_id},
                 start_new_session=True,
+                cwd=cwd,
             )
 
     @property

@@ -59,7 +59,7 @@ class Launch:
             channel = self._channel = Channel()
         try:
             self.command, env = self.request.command(self.request.write_plan(channel.path))
-            channel.start(self.launch_id, self.command, env, self.launch_dir)
+            channel.start(self.launch_id, self.command, env, self.launch_dir, self.request.cwd)
         except BaseException:
             self.kill()
             raise

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import UsageError
+from harness.subject.git import LOCAL_VARIABLES
 from harness.worker.plan import Plan
+from harness.worker.side_paths import moved_paths
 
 WORKER: Final = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 
@@ -40,6 +42,8 @@ class LaunchRequest:
     ranks: int = 1
     python: Path = Path(sys.executable)
     env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    """Where all its processes start; None is where this one is."""
     wrap: Wrap | None = None
     exit_timeout_s: float = 10.0
 
@@ -59,6 +63,7 @@ class LaunchRequest:
             plan,
             engine_root=plan.engine_root and plan.engine_root.resolve(),
             measured_root=plan.measured_root and plan.measured_root.resolve(),
+            side_root=plan.side_root and plan.side_root.resolve(),
             launch_dir=plan.launch_dir.resolve(),
             control_socket=control_socket,
         )
@@ -112,6 +117,12 @@ class LaunchRequest:
             for name, value in os.environ.items()
             if name not in _NOT_INHERITED and not name.startswith(_PREFIXES_NOT_INHERITED)
         }
+        plan = self.plan
+        if plan.side_root is not None and plan.working_tree is not None:
+            env = {name: value for name, value in env.items() if name not in LOCAL_VARIABLES}
+            if "PYTHONPATH" in env:
+                entries = env["PYTHONPATH"].split(os.pathsep)
+                env["PYTHONPATH"] = os.pathsep.join(moved_paths(entries, plan.working_tree, plan.side_root))
         env.setdefault("OMP_NUM_THREADS", "1")
         if any(name == "lo" for _, name in socket.if_nameindex()):
             env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # one node: needs no resolvable host name, and stays private

@@ -30,12 +30,14 @@ def scenario_request(
     env: Mapping[str, str] | None = None,
 ) -> LaunchRequest:
     """Return the launch of `scenario` on `subject`, its files going to `launch_dir`. It captures the measured steps."""
-    run, able = scenario.run, collector.abilities
+    run, able, home = scenario.run, collector.abilities, subject.home
     plan = Plan(
         factory=scenario.factory,
         engine=scenario.engine,
         engine_root=subject.engine_root,
         measured_root=subject.measured_root,
+        side_root=home.root if home else None,
+        working_tree=home.top if home else None,
         mode=run.mode,
         seed=run.seed,
         time_batch=run.time_batch,
@@ -54,7 +56,8 @@ def scenario_request(
         plan=plan,
         ranks=run.ranks,
         python=subject.python,
-        env=env or {},
+        env={**(env or {}), **(home.env if home else {})},
+        cwd=home.cwd if home else None,
         wrap=collector.wrap,
         exit_timeout_s=collector.finish_timeout_s,
     )

@@ -59,11 +59,14 @@ class SubjectSettings:
     """`[subject]`: what of the engine is measured, where its factory only adapts it, and what it needs installed.
 
     `package` is the import package that a revision or a release must hold; None where that is the factory's own.
-    `requirements` are of an environment that is made for it, the same for all subjects; none asks for none.
+    `requirements` are of an environment that is made for it, the same for all subjects; none asks for none. `shared`
+    are paths of the working tree that all sides see; `build` is a command that makes a tree ready to be imported.
     """
 
     package: str | None = None
     requirements: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    build: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +101,12 @@ class Scenario:
             "probes": {probe.name: {"target": probe.target, "result": probe.result} for probe in self.probes},
             "compare": asdict(self.compare),
         }
-        subject = {"package": self.subject.package, "requirements": list(self.subject.requirements)}
+        subject = {
+            "package": self.subject.package,
+            "requirements": list(self.subject.requirements),
+            "shared": list(self.subject.shared),
+            "build": self.subject.build,
+        }
         return document | {"subject": given} if (given := {k: v for k, v in subject.items() if v}) else document
 
     @property

@@ -105,24 +105,31 @@ def _probe(name: str, entry: Entry) -> Probe:
 
 
 def _subject(entries: Mapping[str, Entry]) -> SubjectSettings:
-    package: str | None = None
-    requirements: tuple[str, ...] = ()
+    found: dict[str, Any] = {}
     for key, entry in entries.items():
         where, value = f"{entry.origin}: subject.{key} = {shown(entry.value)}", entry.value
         if key == "package":
             if not isinstance(value, str) or not value.isidentifier():
                 raise UsageError(f"{where}: expected the name of an import package, as in 'verl'")
-            package = value
+            found[key] = value
         elif key == "requirements":
             if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
                 raise UsageError(f"{where}: expected a list of requirements, as in ['torch==2.13.0', 'numpy<2']")
-            requirements = tuple(_requirement(text, where) for text in value)
+            found[key] = tuple(_requirement(text, where) for text in value)
+        elif key == "shared":
+            if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+                raise UsageError(f"{where}: expected a list of paths in the working tree, as in ['data/']")
+            found[key] = tuple(value)
+        elif key == "build":
+            if not isinstance(value, str) or not value.strip():
+                raise UsageError(f"{where}: expected a command, as in 'python setup.py build_ext --inplace'")
+            found[key] = value
         else:
-            known = ("package", "requirements")
+            known = [item.name for item in fields(SubjectSettings)]
             raise UsageError(
                 f"{entry.origin}: [subject] has no key {key!r}.{closest(key, known)} Allowed: {', '.join(known)}"
             )
-    return SubjectSettings(package=package, requirements=requirements)
+    return SubjectSettings(**found)
 
 
 def _requirement(text: str, where: str) -> str:

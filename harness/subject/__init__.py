@@ -7,8 +7,10 @@ made for that in the `cache`.
 from __future__ import annotations
 
 from harness.subject.cache import Cleaned, SubjectCache, cache_folder, clean
+from harness.subject.checkout import Checkout
 from harness.subject.git import commit_subject, merge_base, resolve_commit
-from harness.subject.model import NoEngineError, Subject
+from harness.subject.live import LiveFolder
+from harness.subject.model import Home, NoEngineError, Subject
 from harness.subject.prepare import prepare_engine, prepare_subject
 from harness.subject.resolve import (
     WORKING_TREE,
@@ -21,8 +23,11 @@ from harness.subject.uncommitted import git_state, uncommitted
 
 __all__ = [
     "WORKING_TREE",
+    "Checkout",
     "Cleaned",
     "Engine",
+    "Home",
+    "LiveFolder",
     "NoEngineError",
     "Subject",
     "SubjectCache",

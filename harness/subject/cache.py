@@ -22,8 +22,8 @@ from typing import Final, Literal, Self
 
 from harness.errors import UsageError
 
-Kind = Literal["trees", "releases", "environments", "links"]
-KINDS: Final[tuple[Kind, ...]] = ("trees", "releases", "environments", "links")
+Kind = Literal["trees", "releases", "environments", "sides"]
+KINDS: Final[tuple[Kind, ...]] = ("trees", "releases", "environments", "sides")
 LOGS: Final = "logs"
 
 Builder = Callable[[Path, int], None]
@@ -31,7 +31,7 @@ Builder = Callable[[Path, int], None]
 
 _BUILDING = ".building-"
 _REMOVED = ".removed-"
-_LINK = ".link-"
+_PRIVATE = ".private-"
 
 
 def cache_folder() -> Path:
@@ -79,12 +79,21 @@ class SubjectCache:
 
     def link(self, target: Path) -> Path:
         """Return a folder with nothing in it but a link to `target`, under its name, until this cache is closed."""
-        parent = self.folder / "links"
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=_LINK, dir=parent))
-        self._open.callback(_remove, folder)
-        self._hold(folder)
+        folder = self.private()
         (folder / target.name).symlink_to(target)
+        return folder
+
+    def private(self) -> Path:
+        """Return a new folder of this process alone, which is removed when this cache is closed.
+
+        What a killed process left of such folders is removed first.
+        """
+        parent = self.folder / "sides"
+        _clean(parent)
+        parent.mkdir(parents=True, exist_ok=True)
+        while not self._hold(folder := Path(tempfile.mkdtemp(prefix=_PRIVATE, dir=parent))):
+            pass  # another process has taken it for a killed one's, before it was locked
+        self._open.callback(remove, folder)
         return folder
 
     def _hold(self, entry: Path) -> bool:
@@ -108,7 +117,7 @@ class SubjectCache:
         try:
             if not target.exists():
                 for left in aside.iterdir():
-                    _remove(left)
+                    remove(left)
                 content = aside / "content"
                 content.mkdir()
                 build(content, lock)
@@ -118,7 +127,7 @@ class SubjectCache:
                 if read_only:
                     target.chmod(0o555)  # only now: a folder that moves to another parent must be writable
         finally:
-            _remove(aside)
+            remove(aside)
             os.close(lock)
 
 
@@ -156,7 +165,8 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield Path(root, name)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it, read-only as it may be."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()
         return
@@ -183,7 +193,7 @@ def clean(folder: Path | None = None) -> dict[Kind, Cleaned]:
     try:
         cleaned = {kind: _clean(folder / kind) for kind in KINDS}
         if not any(kind.in_use for kind in cleaned.values()) and (folder / LOGS).is_dir():
-            _remove(folder / LOGS)
+            remove(folder / LOGS)
     except OSError as error:
         raise UsageError(f"cannot clean {folder}: {error}") from error
     return cleaned
@@ -204,7 +214,7 @@ def _clean(folder: Path) -> Cleaned:
             doomed = Path(tempfile.mkdtemp(prefix=_REMOVED, dir=folder))
             path.rename(doomed)
             freed += sum(file.lstat().st_size for file in _walk(doomed) if file.is_symlink() or not file.is_dir())
-            _remove(doomed)
+            remove(doomed)
             removed += 1
         finally:
             os.close(descriptor)

@@ -19,8 +19,7 @@ _QUIET = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false"),
     *("-c", "diff.autoRefreshIndex=false"),  # `git diff` writes the index in spite of --no-optional-locks
 )
-# Of what `git rev-parse --local-env-vars` lists: all but configuration, which may hold a needed safe.directory.
-_DROPPED = {
+LOCAL_VARIABLES = {
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_CEILING_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -40,6 +39,7 @@ _DROPPED = {
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
 }
+"""Of what `git rev-parse --local-env-vars` lists: all but configuration, which may hold a needed safe.directory."""
 
 
 class GitError(Exception):
@@ -58,7 +58,7 @@ def git(
     `inherited` are descriptors that stay open until git and whatever it started are gone.
     """
     command = ["git", "--no-optional-locks", "--no-pager", *_QUIET, "-C", str(folder), *arguments]
-    environment = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    environment = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES}
     # A pointer of Git LFS stays a pointer: content is not fetched from a network, nor put into the user's repository.
     environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", **(extra or {})}
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.subject.checkout import Checkout
 from harness.subject.interpreter import Interpreter
 from harness.subject.releases import Release, installed
 
@@ -24,6 +25,18 @@ class Adapter:
 
     revision: str | None
     changes: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """The folder that one launch of a side runs in (`subject.live`)."""
+
+    root: Path
+    cwd: Path | None
+    """Where its processes start; None leaves them in the folder that the command was started in."""
+    top: Path
+    """The working tree of its user, of which nothing may be loaded."""
+    env: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +71,11 @@ class Subject:
     """What `python` has installed; None where that is the harness's own and nobody asked."""
     mismatches: tuple[str, ...] = ()
     """What of the interpreter contradicts the release's own requirements, and was allowed to."""
+
+    checkout: Checkout | None = None
+    """Its files; None for what is measured where it lies: a release, an installed engine, a folder without git."""
+    home: Home | None = None
+    """Of a launch."""
 
     def identity(self, versions: Mapping[str, str] | None = None) -> str:
         """Return 16 hexadecimal digits, equal for equal code, overrides and `versions` of what it imports.

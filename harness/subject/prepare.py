@@ -42,6 +42,7 @@ def prepare_engine(
         package=scenario.subject.package,
         interpreter=interpreter,
         allow_mismatch=allow_mismatch,
+        shared=scenario.subject.shared,
     )
 
 

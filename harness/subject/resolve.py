@@ -1,7 +1,7 @@
 """What is measured: the code an engine is imported from, and how that code is told apart from other code.
 
-A subject is `.`, the working tree with its uncommitted changes, where it stands; a git revision, exported into the
-cache (`trees`); a release (`releases`); or, where neither the folder nor its repository holds the engine, whatever is
+A subject is `.`, a copy of the working tree with its uncommitted changes; a git revision, exported into the cache
+(`trees`); a release (`releases`); or, where neither the folder nor its repository holds the engine, whatever is
 installed. An engine may adapt something else, as one of ours does verl. Then that is looked for in the revision or the
 release, and the adapter, the same on both sides, comes from the folder that the command is started in.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.subject.cache import SubjectCache
+from harness.subject.checkout import Checkout, copy_working_tree, ignored_files, top_folder
 from harness.subject.git import commit_subject, line, merge_base, resolve_commit
 from harness.subject.interpreter import Interpreter
 from harness.subject.model import Adapter, NoEngineError, Subject
@@ -38,6 +39,8 @@ class Engine:
     package: str | None = None
     interpreter: Interpreter | None = None
     allow_mismatch: bool = False
+    shared: tuple[str, ...] = ()
+    """Paths of the working tree that all sides share (`[subject] shared`)."""
     adapter_folder: Path = field(default_factory=Path.cwd)
     """Where an adapter is looked for, before it is taken as installed."""
 
@@ -71,6 +74,8 @@ def resolve_subject(
         found = working_tree(engine.measured_package, folder)
         if found.engine_root is None and engine.package is None:
             found = replace(found, engine_root=_installed_root(engine, cache))
+        elif found.revision is not None:
+            found = _copied(found, engine, folder, cache)
     else:
         found = _of_revision(name, engine, folder, cache)
     found = replace(found, python=engine.python, interpreter=engine.interpreter, overrides=tuple(overrides))
@@ -117,6 +122,19 @@ def working_tree(package: str, folder: Path, *, overrides: Sequence[str] = ()) -
     )
 
 
+def _copied(found: Subject, engine: Engine, folder: Path, cache: SubjectCache) -> Subject:
+    """Return the working tree's subject in a copy of its files as they are now."""
+    top, root = top_folder(folder), found.engine_root
+    assert found.revision is not None
+    if top is None or root is None or not root.is_relative_to(top):
+        return found
+    tree = cache.private()
+    ignored = copy_working_tree(top, tree, ignored_files(top, engine.shared))
+    within = str(folder.resolve().relative_to(top))
+    checkout = Checkout(tree=tree, top=top, commit=found.revision, within=within, ignored=ignored)
+    return replace(found, engine_root=tree / root.relative_to(top), checkout=checkout)
+
+
 def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -> Subject:
     commit = resolve_commit(folder, name)
     tree = export_tree(cache, folder, commit)
@@ -127,6 +145,11 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
     if root is None:
         where = "the engine is younger, or lies elsewhere" if engine.package is None else "--repo names its checkout"
         raise NoEngineError(f"revision {name!r} ({commit[:12]}) has no package {package!r}: {where}")
+    top = top_folder(folder)
+    checkout = None
+    if top is not None:  # a bare repository has no working tree to share files of
+        ignored = ignored_files(top, engine.shared)
+        checkout = Checkout(tree=tree.folder, top=top, commit=commit, within=prefix or ".", ignored=ignored)
     return Subject(
         name=name,
         engine_root=root,
@@ -135,6 +158,7 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
         dirty=False,
         commit_subject=commit_subject(folder, commit),
         notes=tree.notes,
+        checkout=checkout,
     )
 
 
@@ -221,8 +245,22 @@ def _with_src(bases: Iterable[Path]) -> list[Path]:
 
 
 def _root_of(package: str, bases: Iterable[Path]) -> Path | None:
-    """First of `bases`, or its `src` folder, that holds the package."""
-    for root in _with_src(bases):
-        if (root / package).is_dir() or (root / f"{package}.py").is_file():
-            return root
+    """First of `bases`, or its `src` folder, that holds the package.
+
+    A folder of that name without code, as for configuration files, is none, unless there is nothing else: a namespace
+    package may keep its code in folders below.
+    """
+    roots = _with_src(bases)
+    for has in (_has_code, _has_folder):
+        for root in roots:
+            if has(root, package):
+                return root
     return None
+
+
+def _has_code(root: Path, package: str) -> bool:
+    return (root / f"{package}.py").is_file() or any((root / package).glob("*.py"))
+
+
+def _has_folder(root: Path, package: str) -> bool:
+    return any(path.suffix in (".py", ".so") for path in (root / package).rglob("*"))

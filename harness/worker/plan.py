@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from harness import names
 from harness.errors import UsageError, closest
 
-PLAN_VERSION: Final = 3
+PLAN_VERSION: Final = 4
 _JSON_KINDS: Final[dict[Any, tuple[type, ...]]] = {Path: (str,), Mapping: (dict,), tuple: (list,), float: (int, float)}
 """How JSON holds what it has no type for, and what it may hold instead."""
 
@@ -39,6 +39,10 @@ class Plan:
     """Goes first on the ranks' `sys.path`; None leaves the engine to the interpreter's own packages."""
     measured_root: Path | None = None
     """What that engine adapts; goes before it."""
+    side_root: Path | None = None
+    """Folder with the files of this side; None where the engine is measured where it lies."""
+    working_tree: Path | None = None
+    """The user's, which those files belong to: what would be imported from there is imported from `side_root`."""
     mode: Literal["train", "eval"] = "train"
     seed: int = 0
     time_batch: bool = True

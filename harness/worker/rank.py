@@ -33,11 +33,13 @@ from harness.metrics import METRICS
 from harness.worker import control
 from harness.worker.control import Coordinator, Followers
 from harness.worker.garbage import AutomaticCollections
+from harness.worker.loaded import Loaded
 from harness.worker.options import bind_options, load_factory
 from harness.worker.plan import Plan
 from harness.worker.probes import Probes
 from harness.worker.ranges import Ranges
 from harness.worker.refusal import leave_the_word_to_rank_0
+from harness.worker.side_paths import import_from_side
 from harness.worker.state import precision_of, state_of
 from harness.worker.step import Instrument, StepFigures, StepRunner
 
@@ -114,6 +116,9 @@ class _Rank:
             module = importlib.import_module(plan.rank_side)
             self._side = module.start_rank(plan.launch_dir / f"rank{self._rank}.sqlite", self._rank)
         ranges = Ranges()  # before the engine, as the instrument
+        if plan.working_tree is not None and plan.side_root is not None:
+            import_from_side(plan.working_tree, plan.side_root)
+        self._loaded = Loaded(plan.working_tree, plan.side_root)
         sys.path[:0] = [str(root) for root in (plan.measured_root, plan.engine_root) if root is not None]
         factory = load_factory(plan.factory)
         build = bind_options(factory, plan.engine)
@@ -192,6 +197,7 @@ class _Rank:
             index += 1
         self._phase.enter("stop")
         capture.end()
+        self._loaded.write(plan.launch_dir / f"rank{self._rank}.loaded.json")
         self._finish(followers, followers.gather(state_of(engine).packed()))
 
     def _finish(self, followers: Followers, states: list[list[float]]) -> None:

@@ -237,13 +237,17 @@ def test_a_budget_stops_in_time_and_says_how_to_go_on(bench: Bench, capsys: pyte
     assert_nothing_left(bench)
 
 
-def test_code_edited_while_measured_ends_the_duel(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_edited_while_measured_is_not_what_is_measured(bench: Bench) -> None:
+    """Launches of both pairs run in copies of the tree as it was when the command started."""
     with started(bench, "--set", "engine.sleep_ms=20", "--pairs", "2") as process:
         wait_for(lambda: stepping(bench, "pair01"))
         (bench.repo / "toy.py").write_text("def build(): return 1\n")
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "edited while it was being measured" in err
+        wait_for(lambda: stepping(bench, "pair02"))
+        copies = list((bench.folder / "cache/stepduel/sides").glob("*/*/tree/toy.py"))
+        assert [path.read_text() for path in copies] == ["def build(): ...\n"] * 2
+        process.communicate(timeout=60)
+    assert not any(path.exists() for path in copies)
+    assert process.returncode in (0, 3)
 
 
 @pytest.mark.slow

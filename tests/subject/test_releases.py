@@ -184,6 +184,6 @@ def test_an_installed_adapter_is_linked_alone_for_another_python(
     assert subject.engine_root is not None
     assert [path.name for path in subject.engine_root.iterdir()] == ["engine_under_test"]
     assert (subject.engine_root / "engine_under_test/base.py").is_file()
-    assert clean()["links"].in_use == 1
+    assert clean()["sides"].in_use == 1
     cache.__exit__(None, None, None)
     assert not subject.engine_root.exists()

@@ -82,7 +82,10 @@ def test_the_users_repository_is_left_untouched(repository: Path, monkeypatch: p
         resolve_subject("HEAD~1", ENGINE, repository, cache)
         assert base.engine_root is not None
         assert (base.engine_root / "toy_engine/core.py").read_text() == "SPEED = 2\n"
-        assert head.engine_root == repository
+        assert head.engine_root is not None
+        assert not head.engine_root.is_relative_to(repository)
+        assert (head.engine_root / "toy_engine/core.py").read_text() == "SPEED = 3\n"
+        assert (head.engine_root / "untracked.py").exists()
         assert (head.dirty, head.revision) == (True, base.revision)
     clean()
     assert snapshot(repository) == before

@@ -16,9 +16,11 @@ from harness.worker.plan import Plan, ProbeSpec, parse_plan, parse_probes
 
 def document(**changes: Any) -> dict[str, Any]:
     plan: dict[str, Any] = {
-        "plan": 3,
+        "plan": 4,
         "engine_root": None,
         "measured_root": None,
+        "side_root": None,
+        "working_tree": None,
         "factory": "module:build",
         "engine": {"layers": 2},
         "mode": "train",
@@ -43,6 +45,8 @@ def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
     plan = Plan(
         engine_root=tmp_path,
         measured_root=tmp_path.parent,
+        side_root=tmp_path,
+        working_tree=tmp_path,
         factory="a.b:c",
         engine={"x": [1, 2], "y": {"z": True}},
         mode="eval",
@@ -70,7 +74,7 @@ def test_what_a_launch_writes_is_what_the_worker_reads(tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"factry": 1}, "unknown key 'factry'. Did you mean 'factory'?"),
-        ({"plan": 1}, "plan is 1; allowed: 3, from the same Stepduel"),
+        ({"plan": 1}, "plan is 1; allowed: 4, from the same Stepduel"),
         ({"mode": "predict"}, "allowed: one of train, eval"),
         ({"rank_side": "perf"}, "allowed: null or a module of harness.collectors"),
         ({"ends_in_order": 1}, "ends_in_order is 1; expected bool"),

@@ -1,0 +1,69 @@
+"""Has a side import from its own files what its environment would import from the user's working tree.
+
+A package that is installed editable, or named by PYTHONPATH, lies in the working tree: both sides would import the same
+files, whatever their commits. Of the ways in which installers do that, these are known:
+
+- a folder on `sys.path` (a `.pth` file of pip, uv, hatch, flit or poetry; PYTHONPATH);
+- setuptools' finder module `__editable___*_finder` with its tables `MAPPING` and `NAMESPACES`;
+- scikit-build-core's finder object with its table `known_source_files`.
+
+Others are noticed by what was loaded in the end (`worker.loaded`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+_INSTALLED: Final = frozenset(("site-packages", "dist-packages"))
+
+
+def belongs_to_environment(path: Path) -> bool:
+    """Whether it is part of an installed environment, which may well lie in the working tree (`.venv`)."""
+    if _INSTALLED.intersection(path.parts):
+        return True
+    return any(path.is_relative_to(prefix) for prefix in {sys.prefix, sys.base_prefix} if prefix != "/usr")
+
+
+def moved_path(entry: str, working_tree: Path, side_root: Path) -> str | None:
+    """Return where a side has what lies at `entry`; the entry itself if that is not of the working tree.
+
+    None where it is and the side has no such place.
+    """
+    path = Path(os.path.realpath(entry or "."))
+    if not path.is_relative_to(working_tree) or path.is_relative_to(side_root) or belongs_to_environment(path):
+        return entry
+    place = side_root / path.relative_to(working_tree)
+    return str(place) if place.exists() else None
+
+
+def moved_paths(entries: Sequence[str], working_tree: Path, side_root: Path) -> list[str]:
+    """Return the entries of a search path as the side has them, without those that it lacks."""
+    places = (moved_path(entry, working_tree, side_root) for entry in entries)
+    return list(dict.fromkeys(place for place in places if place is not None))
+
+
+def import_from_side(working_tree: Path, side_root: Path) -> None:
+    """Change this process' search path and editable finders so."""
+    sys.path[:] = moved_paths(sys.path, working_tree, side_root)
+    sys.path_importer_cache.clear()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("__editable__"):
+            _move_table(getattr(module, "MAPPING", None), working_tree, side_root)
+            _move_table(getattr(module, "NAMESPACES", None), working_tree, side_root)
+    for finder in sys.meta_path:
+        _move_table(getattr(finder, "known_source_files", None), working_tree, side_root)
+
+
+def _move_table(table: Any, working_tree: Path, side_root: Path) -> None:
+    """Move the paths in a dictionary, each a text or a list of texts, in place."""
+    if not isinstance(table, dict):
+        return
+    for key, value in table.items():
+        if isinstance(value, str):
+            table[key] = moved_path(value, working_tree, side_root) or value
+        elif isinstance(value, list):
+            table[key] = [moved_path(one, working_tree, side_root) or one for one in value]
