@@ -32,7 +32,7 @@ from harness.launch.rows import launch_steps, step_records
 from harness.metrics import METRICS
 from harness.scenario import Scenario
 from harness.store import RESULTS, RunRecord, StepRecord, Store, check_writable, new_run_id
-from harness.subject import LiveFolder, Subject, SubjectCache
+from harness.subject import LiveFolder, Subject, SubjectCache, missing_hint
 
 SCHEMA = "stepduel/bench/2"
 EXIT_INTERRUPTED = 130
@@ -186,8 +186,11 @@ def _run(scenario: Scenario, subject: Subject, collector: str, reports: Path, pr
         _drive(scenario, subject, chosen.collector, logs, attempt, progress)
     except (LaunchError, KeyboardInterrupt) as error:
         attempt.fail(error)
-    except StepduelError:
+    except StepduelError as error:
         _remove(logs, reports)
+        hint = missing_hint(str(error), subject.checkout)
+        if hint is not None:
+            raise UsageError(f"{error}; {hint}") from error
         raise
     progress("reading the trace" if attempt.reason is None else "keeping what there is", len(attempt.reports))
     trace = reports / "traces" / f"{started.run_id}.sqlite"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 _AMOUNT: Final = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([A-Za-z%]*)")
@@ -151,3 +151,9 @@ def _three_digits(value: float) -> str:
 def _rounded(value: float, digits: int, thousands: str = ",") -> str:
     text = f"{value:{thousands}.{digits}f}"
     return text if re.search("[1-9]", text) else text.lstrip("-")
+
+
+def some_of(names: Sequence[str], most: int = 3) -> str:
+    """Return names for people, the first of them where there are many: `a, b, c and 4 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -237,6 +237,7 @@ def _side(name: SideName, subject: Mapping[str, Any], step_ns: float | None) -> 
         overrides=tuple(subject.get("overrides", ())),
         versions=_versions(subject),
         step_ns=step_ns,
+        loaded=subject.get("loaded"),
     )
 
 

@@ -40,6 +40,8 @@ class Side:
     overrides: tuple[str, ...]
     versions: Mapping[str, str]
     step_ns: float | None
+    loaded: Mapping[str, Any] | None = None
+    """What its ranks loaded (`duel.homes`); None until a launch pair has ended, and of older duels."""
 
     @property
     def label(self) -> str:

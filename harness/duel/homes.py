@@ -14,7 +14,7 @@ from harness.duel.plan import DuelPlan, DuelSide
 from harness.errors import LaunchError, UsageError
 from harness.launch import LaunchRequest, Pace
 from harness.store import SIDES, SideName
-from harness.subject import LiveFolder, Subject, SubjectCache
+from harness.subject import LiveFolder, Subject, SubjectCache, missing_hint
 
 
 @dataclass(kw_only=True)
@@ -47,6 +47,11 @@ class Homes:
         """Return the launch of a side in a new copy of its files; what its last launch wrote there is gone."""
         self._subjects[name] = self._folders[name].fresh()
         return launch_request(replace(side, subject=self._subjects[name]), launch_dir, pace, env)
+
+    def hints(self, errors: Mapping[SideName, Exception]) -> list[str]:
+        """Return what sides that cannot run lack although the working tree has it."""
+        found = (missing_hint(str(error), self._subjects[side].checkout) for side, error in errors.items())
+        return [hint for hint in found if hint is not None]
 
     def look(self, requests: Mapping[SideName, LaunchRequest]) -> None:
         """Read what the ended launches of a pair loaded. Raises if something that both sides share was changed."""

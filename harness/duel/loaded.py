@@ -17,10 +17,9 @@ from harness.store import SIDES, SideName
 from harness.subject import Checkout, Subject
 from harness.subject.differing import differing_files, same_file
 from harness.subject.requires import requirement_files
+from harness.units import some_of
 from harness.verdict import Reason
 
-MOST_NAMED: Final = 3
-"""Files named in one line."""
 _INERT_SUFFIXES: Final = frozenset((".md", ".rst", ".png", ".svg", ".jpg", ".gif", ".pdf"))
 _INERT_NAMES: Final = frozenset((".gitattributes", ".gitignore", "AUTHORS", "CODEOWNERS", "LICENSE", "NOTICE"))
 _INERT_FOLDERS: Final = frozenset((".circleci", ".github", ".gitlab", "docs"))
@@ -84,7 +83,7 @@ def mixed(subjects: Mapping[SideName, Subject], files: Mapping[SideName, SideFil
         if harmful:
             return Finding(
                 reason=Reason.MIXED_SIDES,
-                detail=f"{side} loaded {_named(harmful)} of the working tree {checkout.top}, not of "
+                detail=f"{side} loaded {some_of(harmful)} of the working tree {checkout.top}, not of "
                 f"{subjects[side].name}: have it imported or opened from the side's own folder (a relative path, an "
                 "editable install by .pth), or share it with [subject] shared",
             )
@@ -96,7 +95,7 @@ def mixed(subjects: Mapping[SideName, Subject], files: Mapping[SideName, SideFil
         if only:
             return Finding(
                 reason=Reason.UNBUILT,
-                detail=f"git ignores {_named(only)}, which {side} loaded from the working tree and {other} lacks: "
+                detail=f"git ignores {some_of(only)}, which {side} loaded from the working tree and {other} lacks: "
                 "give [subject] build the command that makes it, and both sides are built",
             )
     return None
@@ -123,8 +122,8 @@ def identical(
         return None
     return Finding(
         reason=Reason.IDENTICAL_CODE,
-        detail=f"none of the {len(files['head'].own)} files that were loaded differs between the sides; the others are "
-        f"{_named(sorted(differing))}",
+        detail=f"none of the {len(files['head'].own)} loaded files differs between the sides; what differs is "
+        f"{some_of(sorted(differing))}",
     )
 
 
@@ -137,7 +136,7 @@ def requirement_note(subjects: Mapping[SideName, Subject], differing: frozenset[
     if not names:
         return None
     return (
-        f"what the project requires differs between the sides ({_named(names)}), but both ran in one environment: "
+        f"what the project requires differs between the sides ({some_of(names)}), but both ran in one environment: "
         "a change of dependencies was not measured"
     )
 
@@ -160,8 +159,3 @@ def _is_harmful(name: str, checkout: Checkout, checkouts: Sequence[Checkout]) ->
 def _is_inert(name: str) -> bool:
     path = PurePosixPath(name)
     return path.suffix in _INERT_SUFFIXES or path.name in _INERT_NAMES or path.parts[0] in _INERT_FOLDERS
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

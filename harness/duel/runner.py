@@ -318,8 +318,9 @@ class _Duel:
         if len(error.reasons) == len(SIDES):
             self._duels.update(self._id, status="failed", reason=str(error))
             raise error
-        objection = _objection(Reason.CANNOT_RUN, str(error))
-        self._duels.update(self._id, status="completed", reason=str(error), objection=objection)
+        reason = "; ".join([str(error), *self._homes.hints(error.reasons)])
+        objection = _objection(Reason.CANNOT_RUN, reason)
+        self._duels.update(self._id, status="completed", reason=reason, objection=objection)
 
 
 def _goes_on(comparison: Comparison) -> bool:

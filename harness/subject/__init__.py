@@ -10,6 +10,7 @@ from harness.subject.cache import Cleaned, SubjectCache, cache_folder, clean
 from harness.subject.checkout import Checkout
 from harness.subject.git import commit_subject, merge_base, resolve_commit
 from harness.subject.live import LiveFolder
+from harness.subject.missing import missing_hint
 from harness.subject.model import Home, NoEngineError, Subject
 from harness.subject.prepare import prepare_engine, prepare_subject
 from harness.subject.resolve import (
@@ -37,6 +38,7 @@ __all__ = [
     "default_names",
     "git_state",
     "merge_base",
+    "missing_hint",
     "prepare_engine",
     "prepare_subject",
     "resolve_commit",

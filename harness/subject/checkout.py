@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -50,11 +50,8 @@ class Ignored:
     linked: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     """Built or generated code, which only the working tree's own side gets."""
-
-    @property
-    def shared(self) -> tuple[str, ...]:
-        """What all sides share, by the first part of its path."""
-        return tuple(dict.fromkeys(PurePosixPath(name).parts[0] for name in sorted((*self.copied, *self.linked))))
+    shared: tuple[str, ...] = ()
+    """What `copied` and `linked` are in, as git names it: an ignored folder or file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +95,7 @@ def copy_working_tree(top: Path, target: Path, ignored: Ignored) -> Ignored:
                 found.append(os.path.relpath(path, top))
         _copy(top, found, target)
     _copy(top, ignored.code, target)
-    return Ignored(copied=ignored.copied, linked=(*ignored.linked, *large), code=ignored.code)
+    return replace(ignored, linked=(*ignored.linked, *large), shared=(*ignored.shared, *large))
 
 
 def copy_tree(source: Path, target: Path) -> None:
@@ -116,14 +113,18 @@ def ignored_files(top: Path, named: Sequence[str] = ()) -> Ignored:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or not (top / name).exists():
             raise UsageError(f"subject.shared: {name!r}: expected a path that exists in {top}, relative to it")
     wanted = tuple(str(PurePosixPath(name)) for name in named)
-    copied, linked, code = [], list(wanted), []
+    copied: list[str] = []
+    code: list[str] = []
+    linked, shared = list(wanted), list(wanted)
     left = MOST_COPIED_BYTES
     listed = git(top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z").split(b"\0")
     for entry in sorted(os.fsdecode(name).rstrip("/") for name in listed if name):
         files = list(_files(top, entry, MOST_FILES))
         if len(files) > MOST_FILES:
             linked.append(entry)
+            shared.append(entry)
             continue
+        before = len(copied) + len(linked)
         for name in files:
             path = top / name
             if any(PurePosixPath(name).is_relative_to(one) for one in wanted):
@@ -137,7 +138,9 @@ def ignored_files(top: Path, named: Sequence[str] = ()) -> Ignored:
                 copied.append(name)
             else:
                 linked.append(name)
-    return Ignored(copied=tuple(copied), linked=tuple(linked), code=tuple(code))
+        if len(copied) + len(linked) > before:
+            shared.append(entry)
+    return Ignored(copied=tuple(copied), linked=tuple(linked), code=tuple(code), shared=tuple(shared))
 
 
 def _listings(folder: Path) -> Iterator[tuple[Path, list[str]]]:

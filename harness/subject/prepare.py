@@ -43,6 +43,7 @@ def prepare_engine(
         interpreter=interpreter,
         allow_mismatch=allow_mismatch,
         shared=scenario.subject.shared,
+        build=scenario.subject.build,
     )
 
 

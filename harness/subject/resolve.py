@@ -15,14 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.subject.building import built_tree, run_build
 from harness.subject.cache import SubjectCache
-from harness.subject.checkout import Checkout, copy_working_tree, ignored_files, top_folder
+from harness.subject.checkout import Checkout, Ignored, copy_working_tree, ignored_files, top_folder
 from harness.subject.git import commit_subject, line, merge_base, resolve_commit
 from harness.subject.interpreter import Interpreter
 from harness.subject.model import Adapter, NoEngineError, Subject
 from harness.subject.releases import Release, contradictions, installed, is_release, provide_release
 from harness.subject.trees import export_tree
 from harness.subject.uncommitted import git_state, uncommitted
+from harness.units import some_of
 
 WORKING_TREE = "."
 
@@ -41,6 +43,8 @@ class Engine:
     allow_mismatch: bool = False
     shared: tuple[str, ...] = ()
     """Paths of the working tree that all sides share (`[subject] shared`)."""
+    build: str | None = None
+    """The command that makes a tree ready to be imported (`[subject] build`)."""
     adapter_folder: Path = field(default_factory=Path.cwd)
     """Where an adapter is looked for, before it is taken as installed."""
 
@@ -130,14 +134,27 @@ def _copied(found: Subject, engine: Engine, folder: Path, cache: SubjectCache) -
         return found
     tree = cache.private()
     ignored = copy_working_tree(top, tree, ignored_files(top, engine.shared))
+    if engine.build is not None:
+        run_build(cache, tree, found.identity(), engine.build, engine.python)
     within = str(folder.resolve().relative_to(top))
     checkout = Checkout(tree=tree, top=top, commit=found.revision, within=within, ignored=ignored)
-    return replace(found, engine_root=tree / root.relative_to(top), checkout=checkout)
+    notes = (*found.notes, *_sharing_notes(ignored))
+    return replace(found, engine_root=tree / root.relative_to(top), checkout=checkout, notes=notes)
+
+
+def _sharing_notes(ignored: Ignored) -> tuple[str, ...]:
+    """Say what of the working tree's ignored files a side sees."""
+    if not ignored.shared:
+        return ()
+    return (f"shares what git ignores with the working tree: {some_of(ignored.shared)}",)
 
 
 def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -> Subject:
     commit = resolve_commit(folder, name)
     tree = export_tree(cache, folder, commit)
+    if engine.build is not None:
+        tree_hash = line(folder, "rev-parse", f"{commit}^{{tree}}") or commit
+        tree = replace(tree, folder=built_tree(cache, tree.folder, tree_hash, engine.build, engine.interpreter))
     # The user may stand in a subfolder that holds the engine; the same place is looked for in the export.
     prefix = line(folder, "rev-parse", "--show-prefix") or ""
     package = engine.measured_package
@@ -146,10 +163,11 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
         where = "the engine is younger, or lies elsewhere" if engine.package is None else "--repo names its checkout"
         raise NoEngineError(f"revision {name!r} ({commit[:12]}) has no package {package!r}: {where}")
     top = top_folder(folder)
-    checkout = None
+    checkout, notes = None, tree.notes
     if top is not None:  # a bare repository has no working tree to share files of
         ignored = ignored_files(top, engine.shared)
         checkout = Checkout(tree=tree.folder, top=top, commit=commit, within=prefix or ".", ignored=ignored)
+        notes = (*notes, *_sharing_notes(ignored), *_lacking_code(checkout))
     return Subject(
         name=name,
         engine_root=root,
@@ -157,9 +175,15 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
         revision=commit,
         dirty=False,
         commit_subject=commit_subject(folder, commit),
-        notes=tree.notes,
+        notes=notes,
         checkout=checkout,
     )
+
+
+def _lacking_code(checkout: Checkout) -> tuple[str, ...]:
+    code = [name for name in checkout.ignored.code if Path(name).parts[0] not in ("build", "dist")]
+    lacking = [name for name in code if Path(name).suffix in (".py", ".so") and not (checkout.tree / name).exists()]
+    return (f"lacks what git ignores in the working tree: {some_of(lacking)}",) if lacking else ()
 
 
 def _of_release(name: str, engine: Engine, cache: SubjectCache) -> Subject:

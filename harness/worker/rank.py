@@ -116,10 +116,10 @@ class _Rank:
             module = importlib.import_module(plan.rank_side)
             self._side = module.start_rank(plan.launch_dir / f"rank{self._rank}.sqlite", self._rank)
         ranges = Ranges()  # before the engine, as the instrument
-        if plan.working_tree is not None and plan.side_root is not None:
-            import_from_side(plan.working_tree, plan.side_root)
         self._loaded = Loaded(plan.working_tree, plan.side_root)
         sys.path[:0] = [str(root) for root in (plan.measured_root, plan.engine_root) if root is not None]
+        if plan.working_tree is not None and plan.side_root is not None:
+            import_from_side(plan.working_tree, plan.side_root)
         factory = load_factory(plan.factory)
         build = bind_options(factory, plan.engine)
         Probes(plan.probes, ranges).install()

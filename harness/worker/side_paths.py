@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+BUILT_SITE: Final = ".stepduel-site"
+"""Folder of a side's tree with what a build of it has installed (`subject.building`)."""
 _INSTALLED: Final = frozenset(("site-packages", "dist-packages"))
 
 
@@ -49,6 +51,8 @@ def moved_paths(entries: Sequence[str], working_tree: Path, side_root: Path) -> 
 def import_from_side(working_tree: Path, side_root: Path) -> None:
     """Change this process' search path and editable finders so."""
     sys.path[:] = moved_paths(sys.path, working_tree, side_root)
+    if (side_root / BUILT_SITE).is_dir():
+        sys.path.insert(0, str(side_root / BUILT_SITE))
     sys.path_importer_cache.clear()
     for name, module in list(sys.modules.items()):
         if name.startswith("__editable__"):

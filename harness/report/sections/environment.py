@@ -9,7 +9,10 @@ from harness.comparison import Comparison
 from harness.report.page import Section, draw
 from harness.report.page import name as shown
 from harness.report.tables import Column, Row, facts, table
-from harness.units import bytes_text
+from harness.units import bytes_text, some_of
+
+MOST_FILES: Final = 20
+"""Files named in one row."""
 
 TEMPLATE: Final = """
 <h3>Differences between the sides</h3>
@@ -78,6 +81,11 @@ def _side_facts(comparison: Comparison, which: str) -> dict[str, str]:
     found["notes"] = "; ".join(map(str, subject.get("notes") or ()))
     found["release"] = " ".join(str((subject.get("release") or {}).get(key, "")) for key in ("file", "sha256")).strip()
     found["runs with, against what it asks for"] = "; ".join(map(str, subject.get("mismatches") or ()))
+    loaded = side.loaded or {}
+    found["loaded from its own files"] = f"{loaded['files']} files" if loaded else ""
+    found["loaded files that differ"] = some_of(loaded.get("differing") or (), MOST_FILES)
+    found["shared with the working tree"] = some_of(loaded.get("shared") or (), MOST_FILES)
+    found["programs started"] = ", ".join(loaded.get("started") or ())
     installed = (subject.get("environment") or {}).get("versions") or {}
     found["installed"] = ", ".join(f"{package} {version}" for package, version in installed.items())
     launches = [pair.base_launch if which == "base" else pair.head_launch for pair in comparison.pairs]
