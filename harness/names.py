@@ -1,4 +1,4 @@
-"""Names that the worker writes and the analysis reads. Each is spelt once, here."""
+"""Names that the worker shares with the rest: with the analysis, and with what makes a side ready. Each spelt once."""
 
 from __future__ import annotations
 
@@ -42,3 +42,6 @@ GROWN_BYTES: Final = "grown_bytes"
 """Emitted at the end of the worker's own ranges in a step; payload = what was allocated in it and kept."""
 
 PATH_SEPARATOR: Final = "/"
+
+BUILT_SITE: Final = ".stepduel-site"
+"""Folder of a side's tree with what a build of it has installed (`subject.building`)."""

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from harness.cli.duel_options import duel_options
-from harness.cli.options import collector_option, picked, side_set_options, slower_fails_option, subject_options
+from harness.cli.options import collector_option, picked, side_options, slower_fails_option, subject_options
 from harness.collectors.choice import AUTO
 from harness.collectors.registry import DEFAULT, UNTRACED, names_where
 
@@ -16,7 +16,7 @@ from harness.collectors.registry import DEFAULT, UNTRACED, names_where
 @click.argument("name", metavar="SCENARIO")
 @click.argument("base", required=False)
 @click.argument("head", required=False)
-@side_set_options
+@side_options
 @subject_options
 @collector_option("--collector", "What traces the launches that are timed.", *names_where(), default=DEFAULT)
 @collector_option(

@@ -18,7 +18,7 @@ from harness.cli.options import (
     resume_option,
     seed_option,
     set_option,
-    side_set_options,
+    side_options,
     steps_option,
     subject_options,
 )
@@ -30,7 +30,7 @@ from harness.cli.options import (
     "--head", metavar="REVISION", default=".", show_default=True, help="What to judge; . is the working tree."
 )
 @click.option("--scenario", "names", multiple=True, metavar="NAME", help="Only this scenario of the policy.")
-@side_set_options
+@side_options
 @set_option()
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path, dir_okay=False), help="File with the policy.")
 @pairs_option(" a duel, instead of the policy's")

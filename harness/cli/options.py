@@ -43,10 +43,13 @@ def set_option(meaning: str = "Override a key on both sides.") -> Option[Any]:
     return click.option("--set", "overrides", help=meaning, **OVERRIDES)
 
 
-side_set_options: Option[Any] = options(
+side_options: Option[Any] = options(
     click.option("--base-set", "base_overrides", help="Override a key for BASE only.", **OVERRIDES),
     click.option("--head-set", "head_overrides", help="Override a key for HEAD only.", **OVERRIDES),
+    click.option("--base-python", metavar="PATH", help="Run BASE under this interpreter, as --python does both sides."),
+    click.option("--head-python", metavar="PATH", help="Run HEAD under this interpreter."),
 )
+"""Of every command that compares two subjects: what is different for one of them."""
 
 
 def ranks_option(meaning: str = "Processes a side") -> Option[Any]:

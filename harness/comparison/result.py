@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from harness.analysis.range_part import JudgedPart
+from harness.comparison.environments import VersionChange, version_changes
 from harness.comparison.launch_figures import LaunchFigureChange
 from harness.comparison.metric_changes import MetricChange
 from harness.comparison.same_work import SameWork
@@ -84,7 +85,7 @@ class Pair:
 class Comparison:
     """Everything a duel found out, computed from its stored rows alone."""
 
-    ALSO_IN_DOCUMENT: ClassVar = ("cores", "ci_level")
+    ALSO_IN_DOCUMENT: ClassVar = ("cores", "ci_level", "environment_changes")
 
     duel: DuelRecord
     environment: Mapping[str, Any]
@@ -123,6 +124,19 @@ class Comparison:
         if self.cores is None:
             return "on any core"
         return "on core " + ", ".join("+".join(map(str, cores)) for cores in self.cores)
+
+    @property
+    def environment_changes(self) -> tuple[VersionChange, ...]:
+        """What both sides' environments have in other versions, as far as they are known."""
+        base, head = (
+            (subject.get("environment") or {}) | {"engine": side.versions}
+            for subject, side in ((self.duel.base, self.base), (self.duel.head, self.head))
+        )
+        if "versions" in base and "versions" in head:
+            return version_changes(
+                {"python": base["python"], **base["versions"]}, {"python": head["python"], **head["versions"]}
+            )
+        return version_changes(base["engine"], head["engine"]) if base["engine"] and head["engine"] else ()
 
     @property
     def ci_level(self) -> float:

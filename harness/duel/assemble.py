@@ -15,7 +15,7 @@ from harness.duel.loaded import differing, requirement_note
 from harness.duel.plan import DuelPlan, DuelSide, Interleave
 from harness.errors import UsageError
 from harness.metrics import DEFAULT_LIMITS
-from harness.scenario import ScenarioFile
+from harness.scenario import Scenario, ScenarioFile
 from harness.stats.rule import Rule
 from harness.store import RESULTS, DuelKind, SideName, check_writable
 from harness.subject import (
@@ -25,6 +25,7 @@ from harness.subject import (
     SubjectCache,
     commit_subject,
     default_names,
+    own_interpreter,
     prepare_engine,
     resolve_commit,
     resolve_subject,
@@ -58,6 +59,9 @@ class WantedSides:
     head_overrides: tuple[str, ...] = ()
     repo: Path
     python: str | None = None
+    base_python: str | None = None
+    head_python: str | None = None
+    """Instead of `python`, for one side."""
     allow_mismatch: bool = False
 
 
@@ -72,14 +76,7 @@ def compare_plan(
 ) -> DuelPlan:
     """Return the plan of a comparison. A revision without the engine is no error: the comparison will say so."""
     timing = timing_collector(collector)
-    engine = prepare_engine(
-        source.resolve(),
-        (wanted.base, wanted.head),
-        cache,
-        python=wanted.python,
-        allow_mismatch=wanted.allow_mismatch,
-    )
-    subjects, cannot_run = _resolve_sides(wanted, engine, cache)
+    subjects, cannot_run = _resolve_sides(wanted, _prepare_sides(source.resolve(), wanted, cache), cache)
     return duel_plan(
         "compare",
         source,
@@ -137,16 +134,38 @@ def _engine_overrides(side: SideName, given: tuple[str, ...]) -> tuple[str, ...]
     return given
 
 
+def _prepare_sides(scenario: Scenario, wanted: WantedSides, cache: SubjectCache) -> dict[SideName, Engine]:
+    """Return the engine of each side with its interpreter: one for both, unless the user asks for two."""
+
+    def prepared(python: str | None) -> Engine:
+        return prepare_engine(
+            scenario, (wanted.base, wanted.head), cache, python=python, allow_mismatch=wanted.allow_mismatch
+        )
+
+    pythons: dict[SideName, str | None] = {
+        "base": wanted.base_python or wanted.python,
+        "head": wanted.head_python or wanted.python,
+    }
+    engines = {python: prepared(python) for python in dict.fromkeys(pythons.values())}
+    found = {side: engines[python] for side, python in pythons.items()}
+    if len(engines) > 1:  # what differs is told, so both are asked what they have
+        found = {
+            side: engine if engine.interpreter else replace(engine, interpreter=own_interpreter())
+            for side, engine in found.items()
+        }
+    return found
+
+
 def _resolve_sides(
-    wanted: WantedSides, engine: Engine, cache: SubjectCache
+    wanted: WantedSides, engines: Mapping[SideName, Engine], cache: SubjectCache
 ) -> tuple[tuple[Subject, Subject], str | None]:
     """Return both subjects, and why one of them cannot be started at all, if so."""
-    overrides = {"base": wanted.base_overrides, "head": wanted.head_overrides}
+    overrides: dict[SideName, tuple[str, ...]] = {"base": wanted.base_overrides, "head": wanted.head_overrides}
     names = default_names(wanted.base, wanted.head, wanted.repo, one_code=any(overrides.values()))
     subjects, missing = [], []
     for side, name in zip(overrides, names, strict=True):
         try:
-            subjects.append(resolve_subject(name, engine, wanted.repo, cache, overrides=overrides[side]))
+            subjects.append(resolve_subject(name, engines[side], wanted.repo, cache, overrides=overrides[side]))
         except NoEngineError as error:
             missing.append(f"{side} cannot run the scenario: {error}")
             commit = resolve_commit(wanted.repo, name)
@@ -154,7 +173,7 @@ def _resolve_sides(
                 Subject(
                     name=name,
                     engine_root=None,
-                    python=engine.python,
+                    python=engines[side].python,
                     revision=commit,
                     dirty=False,
                     commit_subject=commit_subject(wanted.repo, commit),

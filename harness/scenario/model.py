@@ -61,12 +61,16 @@ class SubjectSettings:
     `package` is the import package that a revision or a release must hold; None where that is the factory's own.
     `requirements` are of an environment that is made for it, the same for all subjects; none asks for none. `shared`
     are paths of the working tree that all sides see; `build` is a command that makes a tree ready to be imported.
+    `environment` has each side run in one of its own, made by uv from the lock file of that name in its tree (`lock`:
+    uv.lock or requirements.txt); `uv_options` are given to uv.
     """
 
     package: str | None = None
     requirements: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     build: str | None = None
+    environment: str | None = None
+    uv_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +110,8 @@ class Scenario:
             "requirements": list(self.subject.requirements),
             "shared": list(self.subject.shared),
             "build": self.subject.build,
+            "environment": self.subject.environment,
+            "uv_options": list(self.subject.uv_options),
         }
         return document | {"subject": given} if (given := {k: v for k, v in subject.items() if v}) else document
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -124,12 +124,31 @@ def _subject(entries: Mapping[str, Entry]) -> SubjectSettings:
             if not isinstance(value, str) or not value.strip():
                 raise UsageError(f"{where}: expected a command, as in 'python setup.py build_ext --inplace'")
             found[key] = value
+        elif key == "environment":
+            if not isinstance(value, str) or not _is_inside(value):
+                raise UsageError(f"{where}: expected 'lock', or a requirements file of the tree, as in 'gpu.txt'")
+            found[key] = value
+        elif key == "uv_options":
+            if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+                raise UsageError(f"{where}: expected a list of options of uv, as in ['--extra', 'gpu']")
+            found[key] = tuple(value)
         else:
             known = [item.name for item in fields(SubjectSettings)]
             raise UsageError(
                 f"{entry.origin}: [subject] has no key {key!r}.{closest(key, known)} Allowed: {', '.join(known)}"
             )
+    if "environment" in found and "requirements" in found:
+        raise UsageError(
+            f"{entries['environment'].origin}: subject.environment and subject.requirements exclude each other: one "
+            "makes an environment for each side, the other one for both"
+        )
     return SubjectSettings(**found)
+
+
+def _is_inside(path: str) -> bool:
+    """Whether it names a file below the folder that it is relative to."""
+    given = PurePosixPath(path)
+    return bool(given.name) and not given.is_absolute() and ".." not in given.parts
 
 
 def _requirement(text: str, where: str) -> str:

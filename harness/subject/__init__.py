@@ -1,7 +1,7 @@
 """Subjects: the code being measured, and the interpreter it runs under.
 
-`prepare` chooses the interpreter, `resolve` finds the code, `trees`, `releases` and `environments` keep what had to be
-made for that in the `cache`.
+`prepare` chooses the interpreter, `resolve` finds the code, `trees`, `releases`, `environments` and `locks` keep what
+had to be made for that in the `cache`; `live` is the folder that a launch runs in.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from harness.subject.cache import Cleaned, SubjectCache, cache_folder, clean
 from harness.subject.checkout import Checkout
 from harness.subject.git import commit_subject, merge_base, resolve_commit
+from harness.subject.interpreter import own_interpreter
 from harness.subject.live import LiveFolder
 from harness.subject.missing import missing_hint
 from harness.subject.model import Home, NoEngineError, Subject
@@ -39,6 +40,7 @@ __all__ = [
     "git_state",
     "merge_base",
     "missing_hint",
+    "own_interpreter",
     "prepare_engine",
     "prepare_subject",
     "resolve_commit",

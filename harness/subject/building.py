@@ -16,10 +16,10 @@ from typing import Final
 
 from harness.environment import installed_versions
 from harness.errors import UsageError
+from harness.names import BUILT_SITE
 from harness.subject.cache import SubjectCache, remove
 from harness.subject.checkout import copy_tree
 from harness.subject.interpreter import Interpreter
-from harness.worker.side_paths import BUILT_SITE
 
 SHELL: Final = "/bin/sh"
 

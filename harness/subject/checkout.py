@@ -65,6 +65,8 @@ class Checkout:
     within: str
     """Where in it the command was started, a relative path."""
     ignored: Ignored = field(default_factory=Ignored)
+    members: tuple[str, ...] = ()
+    """Folders of it, relative, that the side's lock installs editable: they go on PYTHONPATH."""
 
     def moved(self, path: Path, root: Path) -> Path:
         """Return where `path`, a place in `tree`, lies in a copy of it at `root`; another path stays as it is."""

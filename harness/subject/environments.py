@@ -1,7 +1,8 @@
 """Environments for engines: a virtual environment with what a scenario's engine needs, made once and shared.
 
-Both sides of a comparison run in the same one, with each side's release beside it, so that torch, transformers and the
-rest are the same bits on both. It holds its own torch although the harness has one: borrowing that
+With `[subject] requirements` both sides of a comparison run in the same one, with each side's release beside it, so
+that torch, transformers and the rest are the same bits on both; with `[subject] environment` each has its own
+(`locks`). It holds its own torch although the harness has one: borrowing that
 (`--system-site-packages`) would bring the harness's numpy and pandas along, in front of no one knows which versions of
 the engine's own, and would change under a cached environment whenever the harness is upgraded.
 """
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -26,8 +27,8 @@ from packaging.utils import canonicalize_name
 from harness.environment import installed_versions
 from harness.errors import UsageError
 from harness.subject.cache import SubjectCache
+from harness.subject.installing import InstallError, run_pip
 from harness.subject.interpreter import NEEDED_BY_RANKS, Interpreter, ask
-from harness.subject.pip import PipError, run_pip
 from harness.units import bytes_text
 
 FREE_BYTES: Final = 4 << 30
@@ -41,24 +42,54 @@ def provide_environment(cache: SubjectCache, requirements: Sequence[str]) -> Int
     Raises `UsageError` in one line, naming the log, when it cannot be made.
     """
     wanted = complete(requirements)
-    key = environment_key(wanted)
+
+    def install(folder: Path, log: Path, lock: int) -> None:
+        # What is imported is compiled by the first launch; compiling everything takes as long as installing it.
+        run_pip(python_of(folder), "install", ["--no-compile", *wanted], log=log, lock=lock)
+
+    return cached_environment(
+        cache,
+        environment_key(wanted),
+        install,
+        content=", ".join(wanted),
+        advice="change the scenario's subject.requirements",
+    )
+
+
+def cached_environment(
+    cache: SubjectCache, key: str, install: Callable[[Path, Path, int], None], *, content: str, advice: str
+) -> Interpreter:
+    """Return the environment called `key`, made now by `install` or before.
+
+    `install` gets the folder of an empty virtual environment, the log to write to, and the lock to hand on to what it
+    starts. Raises `UsageError` with `content` and `advice` in it when it cannot be made.
+    """
     log = cache.log(f"environment-{key}")
 
     def build(folder: Path, lock: int) -> None:
         _check_space(cache.folder)
-        cache.announce(f"installing {len(wanted)} requirements once, which takes minutes (log: {log})")
-        _build(folder, wanted, log, lock)
+        cache.announce(f"installing {content} once, which takes minutes (log: {log})")
+        log.write_text("", encoding="utf-8")
+        _make_venv(folder, lock)
+        install(folder, log, lock)
+        document = {**asdict(ask(python_of(folder))), "python": None, "content": content}
+        (folder / _MANIFEST).write_text(json.dumps(document, indent=1), encoding="utf-8")
 
     try:
         folder = cache.entry("environments", key, build, read_only=False)
-    except PipError as error:
+    except InstallError as error:
         raise UsageError(
-            f"no environment with {', '.join(wanted)}: {error} (log: {log}); change the scenario's "
-            "subject.requirements, or name an environment of yours with --python"
+            f"no environment with {content}: {error} (log: {log}); {advice}, or name an environment of yours with "
+            "--python"
         ) from error
     except OSError as error:
         raise UsageError(f"cannot make an environment in {cache.folder}: {error}") from error
     return _stored(folder)
+
+
+def python_of(folder: Path) -> Path:
+    """Return the interpreter of the virtual environment in `folder`."""
+    return folder / "bin" / "python"
 
 
 def complete(requirements: Sequence[str]) -> list[str]:
@@ -73,30 +104,23 @@ def complete(requirements: Sequence[str]) -> list[str]:
     return sorted({*map(str, asked), *added})
 
 
-def environment_key(requirements: Sequence[str]) -> str:
-    """Return 16 hexadecimal digits over the requirements and the Python and platform they are installed for."""
-    content = [list(requirements), platform.python_version(), sys.base_prefix, sysconfig.get_platform()]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+def environment_key(content: Sequence[str]) -> str:
+    """Return 16 hexadecimal digits over what is installed and the Python and platform it is installed for."""
+    whole = [list(content), platform.python_version(), sys.base_prefix, sysconfig.get_platform()]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
 
 
-def _build(folder: Path, requirements: Sequence[str], log: Path, lock: int) -> None:
-    log.write_text("", encoding="utf-8")
+def _make_venv(folder: Path, lock: int) -> None:
     try:
         # Without pip, which would date from the day of this Python: ours installs into it.
         venv = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
         subprocess.run(venv, check=True, capture_output=True, text=True, pass_fds=(lock,))
     except subprocess.SubprocessError as error:
-        raise PipError(str(getattr(error, "stderr", "") or error).strip().splitlines()[-1]) from error
-    python = folder / "bin" / "python"
-    # What is imported is compiled by the first launch; compiling everything takes as long as installing it.
-    run_pip(python, "install", ["--no-compile", *requirements], log=log, lock=lock)
-    found = ask(python)
-    document = {**asdict(found), "python": None, "requirements": list(requirements)}
-    (folder / _MANIFEST).write_text(json.dumps(document, indent=1), encoding="utf-8")
+        raise InstallError(str(getattr(error, "stderr", "") or error).strip().splitlines()[-1]) from error
 
 
 def _stored(folder: Path) -> Interpreter:
-    python = folder / "bin" / "python"
+    python = python_of(folder)
     try:
         document = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         found = Interpreter(python=python, versions=document["versions"], markers=document["markers"])

@@ -7,6 +7,7 @@ tree is the same; each side has its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -57,13 +58,22 @@ class LiveFolder:
             root=root,
             cwd=None if self.subject.adapter else stands if stands.is_dir() else root,
             top=checkout.top,
-            env={name: str(self.folder / "jit" / place) for name, place in _JIT.items()},
+            env=self._environment(checkout, root),
         )
         engine, measured = (
             None if place is None else checkout.moved(place, root)
             for place in (self.subject.engine_root, self.subject.measured_root)
         )
         return replace(self.subject, home=home, engine_root=engine, measured_root=measured)
+
+    def _environment(self, checkout: Checkout, root: Path) -> dict[str, str]:
+        found = {name: str(self.folder / "jit" / place) for name, place in _JIT.items()}
+        if checkout.members:
+            given = os.environ.get("PYTHONPATH")
+            found["PYTHONPATH"] = os.pathsep.join(
+                (*(str(root / one) for one in checkout.members), *([given] if given else []))
+            )
+        return found
 
     def written_to(self) -> list[str]:
         """Return the shared files that are not what they were when `fresh` was called."""
@@ -87,7 +97,8 @@ def _share(checkout: Checkout, root: Path) -> None:
             target = root / name
             if not os.path.lexists(target) and not _under_a_file(target, root):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                put(checkout.top / name, target)
+                with contextlib.suppress(FileNotFoundError):  # gone since the command started, as a log may be
+                    put(checkout.top / name, target)
 
 
 def _under_a_file(target: Path, root: Path) -> bool:

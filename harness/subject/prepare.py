@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness.errors import UsageError
 from harness.scenario import Scenario
 from harness.subject.cache import SubjectCache
 from harness.subject.environments import provide_environment
@@ -31,6 +32,10 @@ def prepare_engine(
     releases = [name for name in names if name is not None and is_release(name)]
     requirements = scenario.subject.requirements
     given = given_interpreter(python) if python is not None else None
+    if given is None and releases and scenario.subject.environment:
+        raise UsageError(
+            "subject.environment is of git revisions: a release has no lock; name an interpreter by --python"
+        )
     interpreter = given or (own_interpreter() if releases else None)
     if interpreter is not None:
         for name in releases:
@@ -44,6 +49,9 @@ def prepare_engine(
         allow_mismatch=allow_mismatch,
         shared=scenario.subject.shared,
         build=scenario.subject.build,
+        environment=scenario.subject.environment,
+        uv_options=scenario.subject.uv_options,
+        given_python=given is not None,
     )
 
 

@@ -23,8 +23,8 @@ from packaging.version import InvalidVersion, Version
 
 from harness.errors import UsageError
 from harness.subject.cache import SubjectCache
+from harness.subject.installing import InstallError, run_pip
 from harness.subject.interpreter import Interpreter
-from harness.subject.pip import PipError, run_pip
 
 RELEASE: Final = "release:"
 WHEEL: Final = "wheel:"
@@ -86,7 +86,7 @@ def provide_release(cache: SubjectCache, name: str, interpreter: Interpreter) ->
 
     try:
         folder = cache.entry("releases", key, build, read_only=True)
-    except PipError as error:
+    except InstallError as error:
         raise UsageError(f"{name}: {error} (log: {log}); {source.advice}") from error
     except OSError as error:
         raise UsageError(f"cannot unpack {name} into {cache.folder}: {error}") from error
@@ -143,7 +143,7 @@ def _describe(folder: Path, file: Path) -> None:
         (found,) = importlib.metadata.distributions(path=[str(root)])
         distribution = canonicalize_name(found.metadata["Name"])
     except (ValueError, AttributeError, TypeError) as error:  # none, several, or one without a name
-        raise PipError(f"{file.name} did not install as one distribution") from error
+        raise InstallError(f"{file.name} did not install as one distribution") from error
     release = Release(
         root=root,
         distribution=distribution,

@@ -27,13 +27,13 @@ def requirement_files(base: Path, head: Path, differing: Iterable[str]) -> tuple
         listed = (
             file in _LISTS or file == "uv.lock" or (file.startswith("requirements") and file.endswith((".txt", ".in")))
         )
-        if listed or (file == _PYPROJECT and _required(base / name) != _required(head / name)):
+        if listed or (file == _PYPROJECT and required(base / name) != required(head / name)):
             found.append(name)
     return tuple(found)
 
 
-def _required(path: Path) -> Any:
-    """What a pyproject.toml asks for at run time; its text where that cannot be told, None without the file."""
+def required(path: Path) -> Any:
+    """Return what a pyproject.toml asks for at run time; its text where that cannot be told, None without the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:

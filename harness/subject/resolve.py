@@ -20,6 +20,7 @@ from harness.subject.cache import SubjectCache
 from harness.subject.checkout import Checkout, Ignored, copy_working_tree, ignored_files, top_folder
 from harness.subject.git import commit_subject, line, merge_base, resolve_commit
 from harness.subject.interpreter import Interpreter
+from harness.subject.locks import provide_locked
 from harness.subject.model import Adapter, NoEngineError, Subject
 from harness.subject.releases import Release, contradictions, installed, is_release, provide_release
 from harness.subject.trees import export_tree
@@ -45,6 +46,11 @@ class Engine:
     """Paths of the working tree that all sides share (`[subject] shared`)."""
     build: str | None = None
     """The command that makes a tree ready to be imported (`[subject] build`)."""
+    environment: str | None = None
+    """The lock file of each side's own environment (`[subject] environment`); None where both share one."""
+    uv_options: tuple[str, ...] = ()
+    given_python: bool = False
+    """Whether the user named the interpreter, which then holds whatever the scenario asks for."""
     adapter_folder: Path = field(default_factory=Path.cwd)
     """Where an adapter is looked for, before it is taken as installed."""
 
@@ -82,7 +88,9 @@ def resolve_subject(
             found = _copied(found, engine, folder, cache)
     else:
         found = _of_revision(name, engine, folder, cache)
-    found = replace(found, python=engine.python, interpreter=engine.interpreter, overrides=tuple(overrides))
+    if found.interpreter is None:
+        found = replace(found, python=engine.python, interpreter=engine.interpreter)
+    found = replace(found, overrides=tuple(overrides))
     return found if engine.package is None else _adapted(found, engine, cache)
 
 
@@ -134,12 +142,30 @@ def _copied(found: Subject, engine: Engine, folder: Path, cache: SubjectCache) -
         return found
     tree = cache.private()
     ignored = copy_working_tree(top, tree, ignored_files(top, engine.shared))
+    within = str(folder.resolve().relative_to(top))
+    engine, members = _with_environment(engine, tree, within, WORKING_TREE, cache)
     if engine.build is not None:
         run_build(cache, tree, found.identity(), engine.build, engine.python)
-    within = str(folder.resolve().relative_to(top))
-    checkout = Checkout(tree=tree, top=top, commit=found.revision, within=within, ignored=ignored)
-    notes = (*found.notes, *_sharing_notes(ignored))
-    return replace(found, engine_root=tree / root.relative_to(top), checkout=checkout, notes=notes)
+    checkout = Checkout(tree=tree, top=top, commit=found.revision, within=within, ignored=ignored, members=members)
+    return replace(
+        found,
+        engine_root=tree / root.relative_to(top),
+        python=engine.python,
+        interpreter=engine.interpreter,
+        checkout=checkout,
+        notes=(*found.notes, *_sharing_notes(ignored)),
+    )
+
+
+def _with_environment(
+    engine: Engine, tree: Path, within: str, side: str, cache: SubjectCache
+) -> tuple[Engine, tuple[str, ...]]:
+    """Return the engine in the environment of the side's own lock, and the folders that this lock installs from."""
+    if engine.environment is None or engine.given_python:
+        return engine, ()
+    folders = list(dict.fromkeys(place for place in (tree / within, tree) if place.is_dir()))
+    locked = provide_locked(cache, tree, engine.environment, engine.uv_options, folders, side)
+    return replace(engine, interpreter=locked.interpreter), locked.members
 
 
 def _sharing_notes(ignored: Ignored) -> tuple[str, ...]:
@@ -152,11 +178,12 @@ def _sharing_notes(ignored: Ignored) -> tuple[str, ...]:
 def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -> Subject:
     commit = resolve_commit(folder, name)
     tree = export_tree(cache, folder, commit)
+    # The user may stand in a subfolder that holds the engine; the same place is looked for in the export.
+    prefix = line(folder, "rev-parse", "--show-prefix") or ""
+    engine, members = _with_environment(engine, tree.folder, prefix or ".", name, cache)
     if engine.build is not None:
         tree_hash = line(folder, "rev-parse", f"{commit}^{{tree}}") or commit
         tree = replace(tree, folder=built_tree(cache, tree.folder, tree_hash, engine.build, engine.interpreter))
-    # The user may stand in a subfolder that holds the engine; the same place is looked for in the export.
-    prefix = line(folder, "rev-parse", "--show-prefix") or ""
     package = engine.measured_package
     root = _root_of(package, (tree.folder / prefix, tree.folder))
     if root is None:
@@ -166,7 +193,9 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
     checkout, notes = None, tree.notes
     if top is not None:  # a bare repository has no working tree to share files of
         ignored = ignored_files(top, engine.shared)
-        checkout = Checkout(tree=tree.folder, top=top, commit=commit, within=prefix or ".", ignored=ignored)
+        checkout = Checkout(
+            tree=tree.folder, top=top, commit=commit, within=prefix or ".", ignored=ignored, members=members
+        )
         notes = (*notes, *_sharing_notes(ignored), *_lacking_code(checkout))
     return Subject(
         name=name,
@@ -176,6 +205,7 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
         dirty=False,
         commit_subject=commit_subject(folder, commit),
         notes=notes,
+        interpreter=engine.interpreter,
         checkout=checkout,
     )
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-BUILT_SITE: Final = ".stepduel-site"
-"""Folder of a side's tree with what a build of it has installed (`subject.building`)."""
+from harness.names import BUILT_SITE
+
 _INSTALLED: Final = frozenset(("site-packages", "dist-packages"))
 
 

@@ -294,7 +294,7 @@ def test_ctrl_c_writes_the_reports_and_leaves_no_process(project: Path) -> None:
     arguments = [real, "-c", inner, "gate", "--set", "engine.sleep_ms=20", "--steps", "1000"]
     with child(arguments, env=environment, stdout=PIPE, stderr=PIPE) as process:
         while not (pids := list((project / "reports").rglob("pid"))):
-            assert process.poll() is None
+            assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         time.sleep(0.5)
         assert not (project / "reports" / "gate" / "gate.json").exists(), "nothing to be taken for this gate's answer"

@@ -31,7 +31,9 @@ def of_comparison(comparison: Comparison) -> Section:
     duel = comparison.duel
     base, head = _side_facts(comparison, "base"), _side_facts(comparison, "head")
     keys = list(dict.fromkeys((*base, *head)))
-    different = [(key, base.get(key, ""), head.get(key, "")) for key in keys if base.get(key) != head.get(key)]
+    changes = comparison.environment_changes
+    different = [(one.name, one.base or "absent", one.head or "absent") for one in changes]
+    different += [(key, base.get(key, ""), head.get(key, "")) for key in keys if base.get(key) != head.get(key)]
     shared = [(key, base[key]) for key in keys if base.get(key) and base[key] == head.get(key)]
     both = [
         *machine_facts(comparison.environment),
@@ -74,7 +76,9 @@ def _side_facts(comparison: Comparison, which: str) -> dict[str, str]:
     """Facts of one side by name. Its revision, which is meant to differ, stands in the first screen."""
     duel = comparison.duel
     side, subject = (comparison.base, duel.base) if which == "base" else (comparison.head, duel.head)
-    found = {f"engine’s {package}": str(version) for package, version in sorted(side.versions.items())}
+    changed = {one.name for one in comparison.environment_changes}
+    told = sorted(item for item in side.versions.items() if item[0] not in changed)
+    found = {f"engine’s {package}": str(version) for package, version in told}
     found["overrides"] = ", ".join(side.overrides)
     found["uncommitted changes"] = "yes" if side.dirty else "no"
     found["collector"] = str(subject.get("collector", duel.collector))
@@ -87,7 +91,7 @@ def _side_facts(comparison: Comparison, which: str) -> dict[str, str]:
     found["shared with the working tree"] = some_of(loaded.get("shared") or (), MOST_FILES)
     found["programs started"] = ", ".join(loaded.get("started") or ())
     installed = (subject.get("environment") or {}).get("versions") or {}
-    found["installed"] = ", ".join(f"{package} {version}" for package, version in installed.items())
+    found["installed"] = ", ".join(f"{name} {version}" for name, version in installed.items() if name not in changed)
     launches = [pair.base_launch if which == "base" else pair.head_launch for pair in comparison.pairs]
     engine = dict(launches[0].get("engine") or {}) if launches else {}
     return found | {f"engine: {key}": str(value) for key, value in engine.items()}
