@@ -182,8 +182,7 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
     prefix = line(folder, "rev-parse", "--show-prefix") or ""
     engine, members = _with_environment(engine, tree.folder, prefix or ".", name, cache)
     if engine.build is not None:
-        tree_hash = line(folder, "rev-parse", f"{commit}^{{tree}}") or commit
-        tree = replace(tree, folder=built_tree(cache, tree.folder, tree_hash, engine.build, engine.interpreter))
+        tree = replace(tree, folder=built_tree(cache, tree.folder, tree.key, engine.build, engine.interpreter))
     package = engine.measured_package
     root = _root_of(package, (tree.folder / prefix, tree.folder))
     if root is None:

@@ -168,21 +168,62 @@ def test_clean_keeps_what_is_in_use_until_its_user_is_gone_even_killed(repositor
     assert clean()["trees"].removed == 0
 
 
-def test_submodules_and_lfs_files_are_told(repository: Path, cache: SubjectCache, tmp_path: Path) -> None:
+def with_submodule(repository: Path, tmp_path: Path) -> Path:
+    """Commit a submodule, and another commit that moves it on; return its own repository."""
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "--quiet")
-    commit(other, "library", lib_py="")
-    git(repository, "submodule", "--quiet", "add", str(other), "third_party/lib")
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"
-    commit(repository, "submodule and LFS", weights=pointer)
-    subject = resolve_subject("HEAD", ENGINE, repository, cache)
-    assert subject.notes == (
-        "submodule third_party/lib is left empty",
-        "1 Git LFS files are pointers, without their content",
+    commit(other, "library", lib_py="VERSION = 1\n")
+    git(repository, "submodule", "--quiet", "add", "--name", "the library", str(other), "third_party/lib")
+    commit(repository, "submodule")
+    commit(repository / "third_party/lib", "library, faster", lib_py="VERSION = 2\n")
+    commit(repository, "submodule moved on")
+    return other
+
+
+def test_submodules_are_those_of_the_commit(repository: Path, cache: SubjectCache, tmp_path: Path) -> None:
+    with_submodule(repository, tmp_path)
+    for revision, version in (("HEAD~1", 1), ("HEAD", 2)):
+        subject = resolve_subject(revision, ENGINE, repository, cache)
+        assert subject.engine_root is not None
+        assert (subject.engine_root / "third_party/lib/lib.py").read_text() == f"VERSION = {version}\n"
+        assert subject.notes == ()
+    # The clone that git keeps serves too, where the folder has been taken away.
+    git(repository, "submodule", "--quiet", "deinit", "--force", "third_party/lib")
+    again = resolve_subject("HEAD~1", ENGINE, repository, cache)
+    assert again.engine_root is not None
+    assert (again.engine_root / "third_party/lib/lib.py").read_text() == "VERSION = 1\n"
+
+
+def test_submodules_that_are_not_there_are_told(repository: Path, cache: SubjectCache, tmp_path: Path) -> None:
+    with_submodule(repository, tmp_path)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", str(repository), str(clone))
+    subject = resolve_subject("HEAD~1", ENGINE, clone, cache)
+    assert subject.notes == ("submodule third_party/lib is empty: run git submodule update --init third_party/lib",)
+    git(clone, "checkout", "--quiet", "HEAD~1")
+    git(clone, "submodule", "--quiet", "update", "--init")
+    assert resolve_subject("HEAD", ENGINE, clone, cache).notes == ()
+    lacking = resolve_subject("main", ENGINE, clone, cache)
+    gone = git(repository, "rev-parse", "HEAD:third_party/lib")[:12]
+    assert lacking.notes == (
+        f"submodule third_party/lib is empty: its clone lacks {gone}: run git -C third_party/lib fetch",
     )
+    assert lacking.engine_root is not None
+    assert list((lacking.engine_root / "third_party/lib").iterdir()) == []
+
+
+def test_files_of_git_lfs_are_filled_or_named(repository: Path, cache: SubjectCache) -> None:
+    oid = "0123456789abcdef" * 4
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 5\n"
+    commit(repository, "LFS", weights=pointer)
+    subject = resolve_subject("HEAD", ENGINE, repository, cache)
+    assert subject.notes == ("files of Git LFS without their content: weights: run git lfs fetch --all",)
+    write(repository / ".git/lfs/objects" / oid[:2] / oid[2:4] / oid, "12345")
+    subject = resolve_subject("HEAD", ENGINE, repository, cache)
+    assert subject.notes == ()
     assert subject.engine_root is not None
-    assert list((subject.engine_root / "third_party/lib").iterdir()) == []
+    assert (subject.engine_root / "weights").read_text() == "12345"
     assert resolve_subject("HEAD~1", ENGINE, repository, cache).notes == ()
 
 
