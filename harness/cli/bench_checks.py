@@ -16,7 +16,7 @@ from harness.errors import UsageError
 
 def check_installed(factory: str, repo: Path) -> None:
     """Raise UsageError, naming the folders that were searched, where the factory's package is not installed either."""
-    from harness.subject.resolve import searched_folders
+    from harness.subject.packages import searched_folders
 
     package = factory.partition(":")[0].partition(".")[0]
     if package in sys.modules or importlib.util.find_spec(package) is not None:

@@ -59,16 +59,18 @@ class SubjectSettings:
     """`[subject]`: what of the engine is measured, where its factory only adapts it, and what it needs installed.
 
     `package` is the import package that a revision or a release must hold; None where that is the factory's own.
-    `requirements` are of an environment that is made for it, the same for all subjects; none asks for none. `shared`
-    are paths of the working tree that all sides see; `build` is a command that makes a tree ready to be imported.
-    `environment` has each side run in one of its own, made by uv from the lock file of that name in its tree (`lock`:
-    uv.lock or requirements.txt); `uv_options` are given to uv.
+    `requirements` are of an environment that is made for it, the same for all subjects; none asks for none.
+    `environment` has each side run in one of its own, made by uv from the file of that name in its tree (`lock`:
+    uv.lock or requirements.txt); `uv_options` are given to uv. `shared` are paths of the working tree that all sides
+    see; `build` is a command that makes a tree ready to be imported; `root` is the folder of the repository that the
+    engine lies in, where it is not found by itself.
     """
 
     package: str | None = None
     requirements: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     build: str | None = None
+    root: str | None = None
     environment: str | None = None
     uv_options: tuple[str, ...] = ()
 
@@ -110,6 +112,7 @@ class Scenario:
             "requirements": list(self.subject.requirements),
             "shared": list(self.subject.shared),
             "build": self.subject.build,
+            "root": self.subject.root,
             "environment": self.subject.environment,
             "uv_options": list(self.subject.uv_options),
         }

@@ -124,6 +124,10 @@ def _subject(entries: Mapping[str, Entry]) -> SubjectSettings:
             if not isinstance(value, str) or not value.strip():
                 raise UsageError(f"{where}: expected a command, as in 'python setup.py build_ext --inplace'")
             found[key] = value
+        elif key == "root":
+            if not isinstance(value, str) or not _is_inside(value):
+                raise UsageError(f"{where}: expected a folder of the repository, as in 'packages/train'")
+            found[key] = value
         elif key == "environment":
             if not isinstance(value, str) or not _is_inside(value):
                 raise UsageError(f"{where}: expected 'lock', or a requirements file of the tree, as in 'gpu.txt'")

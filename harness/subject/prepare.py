@@ -44,13 +44,9 @@ def prepare_engine(
         interpreter = provide_environment(cache, requirements)
     return Engine(
         factory=scenario.factory,
-        package=scenario.subject.package,
+        settings=scenario.subject,
         interpreter=interpreter,
         allow_mismatch=allow_mismatch,
-        shared=scenario.subject.shared,
-        build=scenario.subject.build,
-        environment=scenario.subject.environment,
-        uv_options=scenario.subject.uv_options,
         given_python=given is not None,
     )
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.scenario import SubjectSettings
 from harness.subject.building import built_tree, run_build
 from harness.subject.cache import SubjectCache
 from harness.subject.checkout import Checkout, Ignored, copy_working_tree, ignored_files, top_folder
@@ -22,6 +23,7 @@ from harness.subject.git import commit_subject, line, merge_base, resolve_commit
 from harness.subject.interpreter import Interpreter
 from harness.subject.locks import provide_locked
 from harness.subject.model import Adapter, NoEngineError, Subject
+from harness.subject.packages import bases, package_root
 from harness.subject.releases import Release, contradictions, installed, is_release, provide_release
 from harness.subject.trees import export_tree
 from harness.subject.uncommitted import git_state, uncommitted
@@ -34,25 +36,23 @@ WORKING_TREE = "."
 class Engine:
     """What resolving needs to know of an engine.
 
-    `factory` is `package.module:callable`. `package` is what a revision must hold where the factory's module only
-    adapts it; None where the engine itself is measured. `interpreter` runs the ranks; None is the harness's own.
+    `factory` is `package.module:callable`. `interpreter` runs the ranks; None is the harness's own, or one that each
+    side's lock asks for.
     """
 
     factory: str
-    package: str | None = None
+    settings: SubjectSettings = field(default_factory=SubjectSettings)
     interpreter: Interpreter | None = None
-    allow_mismatch: bool = False
-    shared: tuple[str, ...] = ()
-    """Paths of the working tree that all sides share (`[subject] shared`)."""
-    build: str | None = None
-    """The command that makes a tree ready to be imported (`[subject] build`)."""
-    environment: str | None = None
-    """The lock file of each side's own environment (`[subject] environment`); None where both share one."""
-    uv_options: tuple[str, ...] = ()
     given_python: bool = False
     """Whether the user named the interpreter, which then holds whatever the scenario asks for."""
+    allow_mismatch: bool = False
     adapter_folder: Path = field(default_factory=Path.cwd)
     """Where an adapter is looked for, before it is taken as installed."""
+
+    @property
+    def package(self) -> str | None:
+        """What a revision must hold where the factory's module only adapts it; None where the engine is measured."""
+        return self.settings.package
 
     @property
     def python(self) -> Path:
@@ -81,7 +81,7 @@ def resolve_subject(
     if is_release(name):
         return replace(_of_release(name, engine, cache), overrides=tuple(overrides))
     if name == WORKING_TREE:
-        found = working_tree(engine.measured_package, folder)
+        found = working_tree(engine.measured_package, folder, within=engine.settings.root)
         if found.engine_root is None and engine.package is None:
             found = replace(found, engine_root=_installed_root(engine, cache))
         elif found.revision is not None:
@@ -104,14 +104,13 @@ def default_names(base: str | None, head: str | None, folder: Path, *, one_code:
     return base, head or WORKING_TREE
 
 
-def working_tree(package: str, folder: Path, *, overrides: Sequence[str] = ()) -> Subject:
+def working_tree(package: str, folder: Path, *, within: str | None = None, overrides: Sequence[str] = ()) -> Subject:
     """Return the code that `package`, or a factory in it, is imported from when the user stands in `folder`.
 
-    Looked for in `folder`, then in the root of its git repository, each also with a `src` folder. Imported in place:
-    a copy would lack what the repository ignores, such as extensions that were built there.
+    `within` is `[subject] root`. See `packages` for where it is looked for.
     """
     package = package.partition(":")[0].partition(".")[0]
-    root = _root_of(package, _bases(folder))
+    root = package_root(package, bases(folder, within), top_folder(folder) if within is None else None)
     if root is None:
         return Subject(
             name="installed",
@@ -141,11 +140,11 @@ def _copied(found: Subject, engine: Engine, folder: Path, cache: SubjectCache) -
     if top is None or root is None or not root.is_relative_to(top):
         return found
     tree = cache.private()
-    ignored = copy_working_tree(top, tree, ignored_files(top, engine.shared))
+    ignored = copy_working_tree(top, tree, ignored_files(top, engine.settings.shared))
     within = str(folder.resolve().relative_to(top))
     engine, members = _with_environment(engine, tree, within, WORKING_TREE, cache)
-    if engine.build is not None:
-        run_build(cache, tree, found.identity(), engine.build, engine.python)
+    if engine.settings.build is not None:
+        run_build(cache, tree, found.identity(), engine.settings.build, engine.python)
     checkout = Checkout(tree=tree, top=top, commit=found.revision, within=within, ignored=ignored, members=members)
     return replace(
         found,
@@ -161,10 +160,11 @@ def _with_environment(
     engine: Engine, tree: Path, within: str, side: str, cache: SubjectCache
 ) -> tuple[Engine, tuple[str, ...]]:
     """Return the engine in the environment of the side's own lock, and the folders that this lock installs from."""
-    if engine.environment is None or engine.given_python:
+    if engine.settings.environment is None or engine.given_python:
         return engine, ()
-    folders = list(dict.fromkeys(place for place in (tree / within, tree) if place.is_dir()))
-    locked = provide_locked(cache, tree, engine.environment, engine.uv_options, folders, side)
+    places = (*([tree / engine.settings.root] if engine.settings.root else []), tree / within, tree)
+    folders = list(dict.fromkeys(place for place in places if place.is_dir()))
+    locked = provide_locked(cache, tree, engine.settings.environment, engine.settings.uv_options, folders, side)
     return replace(engine, interpreter=locked.interpreter), locked.members
 
 
@@ -181,17 +181,20 @@ def _of_revision(name: str, engine: Engine, folder: Path, cache: SubjectCache) -
     # The user may stand in a subfolder that holds the engine; the same place is looked for in the export.
     prefix = line(folder, "rev-parse", "--show-prefix") or ""
     engine, members = _with_environment(engine, tree.folder, prefix or ".", name, cache)
-    if engine.build is not None:
-        tree = replace(tree, folder=built_tree(cache, tree.folder, tree.key, engine.build, engine.interpreter))
+    if engine.settings.build is not None:
+        tree = replace(tree, folder=built_tree(cache, tree.folder, tree.key, engine.settings.build, engine.interpreter))
     package = engine.measured_package
-    root = _root_of(package, (tree.folder / prefix, tree.folder))
+    if engine.settings.root is not None:
+        root = package_root(package, (tree.folder / engine.settings.root,))
+    else:
+        root = package_root(package, (tree.folder / prefix, tree.folder), tree.folder)
     if root is None:
         where = "the engine is younger, or lies elsewhere" if engine.package is None else "--repo names its checkout"
         raise NoEngineError(f"revision {name!r} ({commit[:12]}) has no package {package!r}: {where}")
     top = top_folder(folder)
     checkout, notes = None, tree.notes
     if top is not None:  # a bare repository has no working tree to share files of
-        ignored = ignored_files(top, engine.shared)
+        ignored = ignored_files(top, engine.settings.shared)
         checkout = Checkout(
             tree=tree.folder, top=top, commit=commit, within=prefix or ".", ignored=ignored, members=members
         )
@@ -219,7 +222,7 @@ def _of_release(name: str, engine: Engine, cache: SubjectCache) -> Subject:
     interpreter = engine.interpreter
     assert interpreter is not None, "a release is resolved for an interpreter that was asked what it has"
     release = provide_release(cache, name, interpreter)
-    if engine.package is not None and _root_of(engine.package, (release.root,)) is None:
+    if engine.package is not None and package_root(engine.package, (release.root,)) is None:
         raise UsageError(f"{name}: {release.file} has no package {engine.package!r}, which the scenario measures")
     found = Subject(
         name=name,
@@ -233,7 +236,7 @@ def _of_release(name: str, engine: Engine, cache: SubjectCache) -> Subject:
         mismatches=_mismatches(name, release, engine, interpreter),
     )
     # Either the release is the engine, or it is what the engine uses.
-    return found if _root_of(engine.own_package, (release.root,)) else _adapted(found, engine, cache)
+    return found if package_root(engine.own_package, (release.root,)) else _adapted(found, engine, cache)
 
 
 def _lacking(release: Release, interpreter: Interpreter) -> tuple[str, ...]:
@@ -281,39 +284,3 @@ def _installed_root(engine: Engine, cache: SubjectCache) -> Path | None:
         return None
     place = Path(spec.origin)
     return cache.link(place.parent if spec.submodule_search_locations else place)
-
-
-def searched_folders(folder: Path) -> list[Path]:
-    """Return where a package of the working tree around `folder` is looked for, in this order."""
-    return _with_src(_bases(folder.resolve()))
-
-
-def _bases(folder: Path) -> list[Path]:
-    top = line(folder, "rev-parse", "--show-toplevel")
-    return list(dict.fromkeys((folder, Path(top)) if top else (folder,)))
-
-
-def _with_src(bases: Iterable[Path]) -> list[Path]:
-    return [root for base in bases for root in (base, base / "src")]
-
-
-def _root_of(package: str, bases: Iterable[Path]) -> Path | None:
-    """First of `bases`, or its `src` folder, that holds the package.
-
-    A folder of that name without code, as for configuration files, is none, unless there is nothing else: a namespace
-    package may keep its code in folders below.
-    """
-    roots = _with_src(bases)
-    for has in (_has_code, _has_folder):
-        for root in roots:
-            if has(root, package):
-                return root
-    return None
-
-
-def _has_code(root: Path, package: str) -> bool:
-    return (root / f"{package}.py").is_file() or any((root / package).glob("*.py"))
-
-
-def _has_folder(root: Path, package: str) -> bool:
-    return any(path.suffix in (".py", ".so") for path in (root / package).rglob("*"))

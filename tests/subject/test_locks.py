@@ -11,6 +11,7 @@ from repositories import commit, git, isolate, make_repository
 from wheels import build_stand_ins, build_wheel, only_index
 
 from harness.errors import UsageError
+from harness.scenario import SubjectSettings
 from harness.subject import Engine, Subject, SubjectCache, environments, resolve_subject
 from harness.subject.installing import find_uv
 from harness.subject.locks import provide_locked, read_requirements
@@ -69,7 +70,7 @@ def repository(index: Path, tmp_path: Path) -> Path:
 
 
 def resolved(cache: SubjectCache, repo: Path, name: str, environment: str = "lock") -> Subject:
-    engine = Engine(factory="toy_engine.core:build", environment=environment)
+    engine = Engine(factory="toy_engine.core:build", settings=SubjectSettings(environment=environment))
     return resolve_subject(name, engine, repo, cache)
 
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from wheels import build_wheel, only_index
 
 from harness.errors import UsageError
-from harness.scenario import Scenario, load_scenario
+from harness.scenario import Scenario, SubjectSettings, load_scenario
 from harness.subject import Engine, Subject, SubjectCache, cache_folder, clean, prepare_engine, resolve_subject
 from harness.subject.interpreter import Interpreter, own_interpreter
 from harness.subject.releases import contradictions, installed, is_release, provide_release
@@ -178,7 +178,9 @@ def test_an_installed_adapter_is_linked_alone_for_another_python(
 ) -> None:
     library = f"wheel:{build_wheel(index, 'library', '1.0', {'library/__init__.py': ''})}"
     other = dataclasses.replace(own, python=Path("/elsewhere/python"))
-    engine = Engine(factory="engine_under_test.verl:build_engine", package="library", interpreter=other)
+    engine = Engine(
+        factory="engine_under_test.verl:build_engine", settings=SubjectSettings(package="library"), interpreter=other
+    )
     provide_release(cache, library, own)  # the other Python is none that could
     subject = resolve_subject(library, engine, tmp_path, cache)
     assert subject.engine_root is not None
