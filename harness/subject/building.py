@@ -17,7 +17,7 @@ from typing import Final
 from harness.environment import installed_versions
 from harness.errors import UsageError
 from harness.names import BUILT_SITE
-from harness.subject.cache import SubjectCache, remove
+from harness.subject.cache import SubjectCache
 from harness.subject.checkout import copy_tree
 from harness.subject.interpreter import Interpreter
 
@@ -63,6 +63,5 @@ def run_build(cache: SubjectCache, folder: Path, key: str, command: str, python:
             pass_fds=() if lock is None else (lock,),
         )
     if done.returncode:
-        remove(folder)
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
         raise UsageError(f"subject.build: {command!r} ended with {done.returncode}: {said[-1][:200]} (log: {log})")
