@@ -25,7 +25,11 @@ from harness.cli.options import (
 
 
 @click.command()
-@click.option("--base", metavar="REVISION", help="Hold HEAD against this; default: the policy's, or the merge-base.")
+@click.option(
+    "--base",
+    metavar="REVISION",
+    help="Hold HEAD against this; default: the policy's, else the merge base or parent.",
+)
 @click.option(
     "--head", metavar="REVISION", default=".", show_default=True, help="What to judge; . is the working tree."
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from harness.duel import DuelSettings, Progress, WantedSides, compare_plan
+from harness.duel import DuelPlan, DuelSettings, Progress, WantedSides, compare_plan
 from harness.environment import read_environment
 from harness.errors import UsageError, closest
 from harness.gate.decision import GateResult, judge
@@ -19,14 +19,15 @@ from harness.gate.reports import remove_old
 from harness.scenario import ScenarioFile, read_scenario
 from harness.stats.rule import Rule
 from harness.store import RESULTS, Baselines, Store, check_writable
-from harness.subject import SubjectCache, merge_base
+from harness.subject import WORKING_TREE, SubjectCache, default_base, is_ancestor
+from harness.subject.releases import is_release
 
 SHORT_HASH: Final = 12
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateRequest:
-    """What the gate was asked for beside its policy. Where `wanted` has no base, that is the merge-base."""
+    """What the gate was asked for beside its policy. Where `wanted` has no base, that is `subject.base`'s."""
 
     policy: Policy
     names: tuple[str, ...]
@@ -56,13 +57,49 @@ def run_gate(request: GateRequest, cache: SubjectCache, progress: GateProgress) 
     remark = check_machine(policy, read_environment())
     if remark:
         progress.remark(remark)
+    if (aside := _aside(request)) is not None:
+        progress.remark(aside)
     jobs = []
     for job in _jobs(request, cache):
+        if _is_one_code(job.plan):
+            if job.against == "base":
+                raise UsageError(_one_code_error(job.plan))
+            progress.remark(f"{job.name}: head is the pinned baseline itself: nothing to compare")
+            continue
         progress.planned(job)
         jobs.append(job)
     remove_old(request.reports)
     outcomes = run_jobs(jobs, progress, budget_s=policy.budget_s, resume=request.resume, started=progress.started)
     return judge(outcomes, policy)
+
+
+def _aside(request: GateRequest) -> str | None:
+    """Say that BASE holds commits that HEAD was not made on: they count as a difference like any other."""
+    base, head, repo = request.wanted.base, request.wanted.head or WORKING_TREE, request.wanted.repo
+    if base is None or base == WORKING_TREE or is_release(base) or is_release(head) or is_ancestor(repo, base, head):
+        return None
+    return (
+        f"{base} is no ancestor of {'HEAD' if head == WORKING_TREE else head}: what only it has counts as a difference "
+        f"too; to judge your commits alone, rebase, or name where they start (git merge-base {base} HEAD)"
+    )
+
+
+def _is_one_code(plan: DuelPlan) -> bool:
+    """Whether both sides are one commit with the same settings; what git does not track is no difference."""
+    base, head = plan.base.subject, plan.head.subject
+    if base.identity() == head.identity():
+        return True
+    code = [(one.revision, one.overrides, one.python, one.release) for one in (base, head)]
+    return code[0] == code[1] and base.revision is not None and not base.dirty and not head.dirty
+
+
+def _one_code_error(plan: DuelPlan) -> str:
+    base, head = plan.base.subject, plan.head.subject
+    untracked = "; what git does not track counts for nothing here: git add it" if head.changes else ""
+    return (
+        f"base {base.name} and head {head.name} are the same code ({(base.revision or '')[:SHORT_HASH]}), which would "
+        f"pass whatever it is: name another --base{untracked}"
+    )
 
 
 def _jobs(request: GateRequest, cache: SubjectCache) -> Iterator[GateJob]:
@@ -91,7 +128,9 @@ def explain_limits(request: GateRequest) -> LimitsExplained:
 
 def _opponents(request: GateRequest) -> Iterator[tuple[ScenarioFile, str, Against, str]]:
     """Yield (scenario, its name in the policy, which kind of base, its revision)."""
-    base = request.wanted.base or merge_base(request.wanted.repo)[:SHORT_HASH]
+    base = request.wanted.base
+    if base is None:
+        base = default_base(request.wanted.repo, request.wanted.head or WORKING_TREE)[:SHORT_HASH]
     check_writable(request.reports / RESULTS)
     for source, name, against in _duels(request):
         yield source, name, against, base if against == "base" else _pinned(source.name, name, request)

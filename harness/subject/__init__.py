@@ -6,16 +6,16 @@ had to be made for that in the `cache`; `live` is the folder that a launch runs 
 
 from __future__ import annotations
 
+from harness.subject.base import WORKING_TREE, default_base, is_ancestor
 from harness.subject.cache import Cleaned, SubjectCache, cache_folder, clean
 from harness.subject.checkout import Checkout
-from harness.subject.git import commit_subject, merge_base, resolve_commit
+from harness.subject.git import commit_subject, resolve_commit
 from harness.subject.interpreter import own_interpreter
 from harness.subject.live import LiveFolder
 from harness.subject.missing import missing_hint
 from harness.subject.model import Home, NoEngineError, Subject
 from harness.subject.prepare import prepare_engine, prepare_subject
 from harness.subject.resolve import (
-    WORKING_TREE,
     Engine,
     default_names,
     resolve_subject,
@@ -36,9 +36,10 @@ __all__ = [
     "cache_folder",
     "clean",
     "commit_subject",
+    "default_base",
     "default_names",
     "git_state",
-    "merge_base",
+    "is_ancestor",
     "missing_hint",
     "own_interpreter",
     "prepare_engine",

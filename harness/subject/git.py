@@ -113,27 +113,3 @@ def resolve_commit(folder: Path, revision: str) -> str:
 def commit_subject(folder: Path, commit: str) -> str | None:
     """Return the first line of a commit's message; `commit` is a full hash."""
     return line(folder, "log", "-1", "--format=%s", commit, "--")
-
-
-def merge_base(folder: Path) -> str:
-    """Return the commit that the checked-out branch left the main branch at: BASE when none is given.
-
-    The main branch is what `origin/HEAD` points to, else the first that exists of origin/main, origin/master, main and
-    master. On the main branch itself, with nothing uncommitted, that is HEAD, and its parent is returned instead: a
-    comparison of HEAD with itself says nothing. Raises `UsageError`.
-    """
-    head = resolve_commit(folder, "HEAD")
-    mains = ("refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master")
-    for main in (*mains, "refs/heads/main", "refs/heads/master"):
-        if line(folder, "rev-parse", "--verify", "--quiet", main) is None:
-            continue
-        common = line(folder, "merge-base", main, "HEAD")
-        if common is None:
-            raise UsageError(f"HEAD and {main} share no commit (a shallow clone?): name BASE, or git fetch --unshallow")
-        if common != head or line(folder, "status", "--porcelain"):
-            return common
-        parent = line(folder, "rev-parse", "--verify", "--quiet", "HEAD~1")
-        if parent is None:
-            raise UsageError("HEAD is the only commit and nothing is uncommitted: there is no BASE to compare with")
-        return parent
-    raise UsageError("no main branch found (origin/HEAD, main or master): name BASE")

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.scenario import SubjectSettings
+from harness.subject.base import WORKING_TREE, default_base
 from harness.subject.building import built_tree, run_build
 from harness.subject.cache import SubjectCache
 from harness.subject.checkout import Checkout, Ignored, copy_working_tree, ignored_files, top_folder
-from harness.subject.git import commit_subject, line, merge_base, resolve_commit
+from harness.subject.git import commit_subject, line, resolve_commit
 from harness.subject.interpreter import Interpreter
 from harness.subject.locks import provide_locked
 from harness.subject.model import Adapter, NoEngineError, Subject
@@ -28,8 +29,6 @@ from harness.subject.releases import Release, contradictions, installed, is_rele
 from harness.subject.trees import export_tree
 from harness.subject.uncommitted import git_state, uncommitted
 from harness.units import some_of
-
-WORKING_TREE = "."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +94,12 @@ def resolve_subject(
 
 
 def default_names(base: str | None, head: str | None, folder: Path, *, one_code: bool) -> tuple[str, str]:
-    """Return the names of both subjects. HEAD defaults to `.`, BASE to the merge-base with the main branch.
+    """Return the names of both subjects. HEAD defaults to `.`, BASE to `default_base`.
 
     With neither name given and `one_code`, it is one code in two configurations: BASE is `.` too.
     """
     if base is None:
-        base = WORKING_TREE if head is None and one_code else merge_base(folder)
+        base = WORKING_TREE if head is None and one_code else default_base(folder, head or WORKING_TREE)
     return base, head or WORKING_TREE
 
 

@@ -84,6 +84,26 @@ def test_the_same_code_passes_and_everything_is_written(project: Path, capsys: p
     assert git(project, "status", "--porcelain") == ""
 
 
+@pytest.mark.parametrize("untracked", [False, True])
+def test_head_against_head_is_refused(project: Path, capsys: pytest.CaptureFixture[str], untracked: bool) -> None:
+    if untracked:
+        (project / "build.log").write_text("left by a build")
+    assert run(["gate", "--base", "HEAD"]) == 2
+    errors = capsys.readouterr().err
+    assert "base HEAD and head . are the same code" in errors
+    assert "would pass whatever it is: name another --base" in errors
+    assert ("git add it" in errors) == untracked
+    assert not (project / "reports" / "gate").exists()
+
+
+def test_a_base_that_head_was_not_made_on_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(project, "checkout", "-q", "-b", "feature", "HEAD~1")
+    (project / "toy.py").write_text("def build(): ...  # feature\n")
+    commit(project, "feature")
+    run(["gate", "--base", "main", "--budget", "1s", "--undecided", "pass"])
+    assert "main is no ancestor of HEAD: what only it has counts as a difference too" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_an_injected_slowdown_fails_with_1_and_names_the_range(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,6 @@ from harness.subject import (
     NoEngineError,
     SubjectCache,
     default_names,
-    merge_base,
     resolve_commit,
     resolve_subject,
     uncommitted,
@@ -146,35 +145,6 @@ def test_uncommitted_survives_odd_files_and_large_ones(repository: Path) -> None
     assert first == uncommitted(repository)
     os.utime(repository / "large.bin", ns=(1, 1))
     assert uncommitted(repository) != first
-
-
-def test_base_defaults_to_where_the_branch_left_main(repository: Path) -> None:
-    main = git(repository, "rev-parse", "HEAD")
-    git(repository, "checkout", "-q", "-b", "feature")
-    commit(repository, "feature work", toy_engine__core_py="SPEED = 4\n")
-    assert merge_base(repository) == main
-    git(repository, "checkout", "-q", "main")
-    assert merge_base(repository) == git(repository, "rev-parse", "HEAD~1")  # clean main: against its parent
-    write(repository / "toy_engine/core.py", "SPEED = 5\n")
-    assert merge_base(repository) == main
-    clone = repository.parent / "clone"
-    git(repository.parent, "clone", "--quiet", str(repository), str(clone))
-    commit(clone, "ahead of origin", toy_engine__core_py="SPEED = 6\n")
-    assert merge_base(clone) == main
-
-
-def test_no_base_to_find(repository: Path, tmp_path: Path) -> None:
-    git(repository, "branch", "-q", "-m", "trunk")
-    with pytest.raises(UsageError, match="no main branch"):
-        merge_base(repository)
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    git(alone, "init", "--quiet")
-    commit(alone, "only", toy_engine__core_py="")
-    with pytest.raises(UsageError, match="only commit"):
-        merge_base(alone)
-    with pytest.raises(UsageError, match="no git repository"):
-        merge_base(tmp_path)
 
 
 def test_overrides_alone_compare_one_code_with_itself(repository: Path, cache: SubjectCache) -> None:
