@@ -78,6 +78,7 @@ class Objection:
 
     reason: Reason
     detail: str
+    next_step: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +230,7 @@ def decide(
     rule = rule or Rule()
     steps = min((len(pair.base_ns) for pair in pairs), default=0)
     if objection is not None:
-        return _settled(objection.reason, objection.detail, len(pairs), steps)
+        return _settled(objection.reason, objection.detail, len(pairs), steps, objection.next_step)
     try:
         differences = pair_differences(pairs)
         if not differences:
@@ -327,6 +328,6 @@ def _too_few(differences: Sequence[PairDifference], rule: Rule) -> Verdict:
     )
 
 
-def _settled(reason: Reason, detail: str, pairs: int, steps: int) -> Verdict:
+def _settled(reason: Reason, detail: str, pairs: int, steps: int, next_step: str | None = None) -> Verdict:
     state = State.SAME if reason is Reason.IDENTICAL_CODE else State.INVALID
-    return Verdict(state=state, reason=reason, detail=detail, pairs=pairs, steps_per_pair=steps)
+    return Verdict(state=state, reason=reason, detail=detail, pairs=pairs, steps_per_pair=steps, next_step=next_step)

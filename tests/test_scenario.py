@@ -87,6 +87,12 @@ def test_set_replaces_a_probe_whose_name_has_a_dot(tmp_path: Path) -> None:
     assert [(probe.name, probe.result) for probe in scenario.probes] == [("gc.collect", "collected_objects")]
 
 
+def test_an_override_without_a_value_takes_the_key_away(tmp_path: Path) -> None:
+    path = write(tmp_path, MINIMAL)
+    scenario = load_scenario(path, ["engine.x=1", "probes.y=a.b", "engine.x=", "probes.y="])
+    assert scenario.hash == load_scenario(path).hash
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -105,7 +111,7 @@ def test_set_replaces_a_probe_whose_name_has_a_dot(tmp_path: Path) -> None:
         ("run.warmup_steps=-1", "expected an integer of at least 0"),
         ("run.mode=trian", "expected one of 'train', 'eval'. Did you mean 'train'?"),
         ("engine.x=1\nfactory='a:b'", "expected one value on one line"),
-        ("engine.x=", "neither TOML nor a bare word"),
+        ("engine.x=", "takes away what nothing sets"),
         ("engine.x=[1", "neither TOML nor a bare word"),
         ("engine.x=2020-01-01", "expected text, a number"),
         ("engine.x=[nan]", "expected text, a number"),

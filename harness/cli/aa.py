@@ -27,7 +27,7 @@ def aa(
     """
     from harness.cli.aa_summary import print_history
     from harness.cli.duel_command import DuelOptions, run_and_print
-    from harness.cli.subjects import subject_cache, warn_of_mismatches
+    from harness.cli.subjects import subject_cache, tell_of_subjects
     from harness.collectors.registry import DEFAULT
     from harness.duel import duel_plan
     from harness.errors import UsageError
@@ -40,7 +40,7 @@ def aa(
     scenario = source.resolve()
     with subject_cache() as cache:
         code = prepare_subject(scenario, subject, repo, cache, python=python, allow_mismatch=allow_mismatch)
-        warn_of_mismatches(code)
+        tell_of_subjects(code)
         for done in range(duels):
             plan = duel_plan("aa", source, (code, code), (DEFAULT, DEFAULT), given.settings())
             # Only the first can be one that was stopped; a later one would take up a duel that stayed undecided.

@@ -29,7 +29,7 @@ from harness.cli.options import (
     subject_options,
 )
 from harness.cli.output import clean, print_json, stderr_console, stdout_console, tree_labels
-from harness.cli.subjects import subject_cache, warn_of_mismatches
+from harness.cli.subjects import subject_cache, tell_of_subjects
 from harness.cli.trace_tables import elided
 from harness.collectors.choice import AUTO
 from harness.collectors.registry import DEFAULT, names_where
@@ -96,7 +96,7 @@ def bench(
         code = prepare_subject(scenario, subject, repo, cache, python=python, allow_mismatch=allow_mismatch)
         if code.name == "installed" and code.python == Path(sys.executable):
             check_installed(scenario.factory, repo)
-        warn_of_mismatches(code)
+        tell_of_subjects(code)
         from harness.bench import run_bench  # numpy and the trace reader too: a mistyped name need not wait for them
 
         _warn_of_period(scenario.run)
@@ -182,8 +182,10 @@ def _print(result: BenchResult, next_commands: Sequence[str]) -> None:
         console.print(_range_table(result.ranges, console.width), crop=False)
         console.print(Text("medians, each by itself; share: of the time of all steps, adds up", style="dim"))
         console.print()
-    for label, value in [*_summary(result), *zip(("next", ""), next_commands, strict=False)]:
-        console.print(Text.assemble((f"{label:<10}", "dim"), clean(value)), soft_wrap=True)
+    rows = [*_summary(result), *zip(("next", ""), next_commands, strict=False)]
+    width = max(len(label) for label, _ in rows) + 2
+    for label, value in rows:
+        console.print(Text.assemble((f"{label:<{width}}", "dim"), clean(value)), soft_wrap=True)
 
 
 def _device_line(result: BenchResult) -> str:

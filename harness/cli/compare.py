@@ -39,12 +39,12 @@ def compare(name: str, collector: str, explain: str, slower_fails: bool, **optio
     Exit codes: 0 with a verdict, 3 undecided or invalid, 4 a launch failed; with --exit-code 1 for slower.
     """
     from harness.cli.duel_command import DuelOptions, run_and_print
-    from harness.cli.subjects import subject_cache, warn_of_mismatches
+    from harness.cli.subjects import subject_cache, tell_of_subjects
     from harness.duel import WantedSides, compare_plan
 
     given, wanted = picked(DuelOptions, options), picked(WantedSides, options)
     with subject_cache() as cache:
         source = given.scenario_file(name)
         plan = compare_plan(source, wanted, given.settings(), cache, collector=collector, explain=explain)
-        warn_of_mismatches(plan.base.subject, plan.head.subject)
+        tell_of_subjects(plan.base.subject, plan.head.subject)
         return run_and_print(plan, given, repo=wanted.repo, slower_fails=slower_fails)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.cli.duel_progress import TerminalProgress
 from harness.cli.output import clean, print_json, print_wrapped, stdout_console
-from harness.cli.subjects import warn_of_mismatches
+from harness.cli.subjects import tell_of_subjects
 from harness.gate import GateJob, GateResult, Judgement, Result
 from harness.gate.document import document
 from harness.gate.explain import LimitCurve, LimitsExplained
@@ -27,7 +27,7 @@ class TerminalGateProgress(TerminalProgress):
 
     def planned(self, job: GateJob) -> None:
         """A job has its subjects: say which run with what they did not ask for."""
-        warn_of_mismatches(job.plan.base.subject, job.plan.head.subject)
+        tell_of_subjects(job.plan.base.subject, job.plan.head.subject)
         self._began_s = time.monotonic()  # of the duels: until then environments may have been made
 
     def started(self, job: GateJob) -> None:

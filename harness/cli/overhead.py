@@ -27,7 +27,7 @@ def overhead(
     differs.
     """
     from harness.cli.duel_command import DuelOptions, run_and_print
-    from harness.cli.subjects import subject_cache, warn_of_mismatches
+    from harness.cli.subjects import subject_cache, tell_of_subjects
     from harness.duel import duel_plan, timing_collector
     from harness.subject import prepare_subject
 
@@ -35,6 +35,6 @@ def overhead(
     with subject_cache() as cache:
         source = given.scenario_file(name)
         code = prepare_subject(source.resolve(), subject, repo, cache, python=python, allow_mismatch=allow_mismatch)
-        warn_of_mismatches(code)
+        tell_of_subjects(code)
         sides = (UNTRACED, timing_collector(collector))
         return run_and_print(duel_plan("overhead", source, (code, code), sides, given.settings()), given)

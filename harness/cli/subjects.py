@@ -25,10 +25,17 @@ def subject_cache() -> Iterator[SubjectCache]:
         yield cache
 
 
-def warn_of_mismatches(*subjects: Subject) -> None:
-    """Say on stderr which subjects run with what they did not ask for."""
+def tell_of_subjects(*subjects: Subject) -> None:
+    """Say on stderr what subjects lack or share, and which run with what they did not ask for."""
     from harness.cli.output import clean, stderr_console
 
-    texts = [f"warning: {one.name} runs with {', '.join(one.mismatches)}" for one in subjects if one.mismatches]
-    for text in dict.fromkeys(texts):
-        stderr_console().print(Text(clean(text), style="yellow"), soft_wrap=True)
+    by_note: dict[str, list[str]] = {}
+    for one in subjects:
+        for note in one.notes:
+            by_note.setdefault(note, []).append(one.name)
+    told = [(f"note: {' and '.join(dict.fromkeys(names))}: {note}", "dim") for note, names in by_note.items()]
+    told += [
+        (f"warning: {one.name} runs with {', '.join(one.mismatches)}", "yellow") for one in subjects if one.mismatches
+    ]
+    for text, style in dict.fromkeys(told):
+        stderr_console().print(Text(clean(text), style=style), soft_wrap=True)

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,11 +147,23 @@ def _durations(steps: Sequence[DuelStepRecord], pair: int, side: str) -> NDArray
     return np.array(ordered, dtype=np.int64) if ordered else np.empty((0, 1), dtype=np.int64)
 
 
+_PARTS_FROM_ITSELF: Final = (
+    "; both sides are one code, so it parts from itself: it draws from a generator that run.seed does not seed "
+    "(numpy.random.default_rng(), os.urandom), or adds in no fixed order"
+)
+_WHY_AA: Final = "tells whether one code parts from itself"
+
+
 def _objection(duel: DuelRecord, work: SameWork) -> Objection | None:
     if duel.objection is not None:
         return Objection(reason=Reason(duel.objection["reason"]), detail=str(duel.objection["detail"]))
     if work.first_difference is not None:
-        return Objection(reason=Reason.DIFFERENT_WORK, detail=work.first_difference.detail)
+        one_code = duel.kind == "aa" or duel.base["identity"] == duel.head["identity"]
+        return Objection(
+            reason=Reason.DIFFERENT_WORK,
+            detail=f"{work.first_difference.detail}{_PARTS_FROM_ITSELF if one_code else ''}",
+            next_step=None if one_code else f"if no commit should change it: stepduel aa {duel.scenario} {_WHY_AA}",
+        )
     return None
 
 

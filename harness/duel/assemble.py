@@ -187,7 +187,14 @@ def _resolve_sides(
         subjects[1] = replace(head, notes=(*head.notes, note))
     if len(missing) == len(subjects):
         raise UsageError("; ".join(missing))
-    return (subjects[0], subjects[1]), missing[0] if missing else None
+    if not missing:
+        return (subjects[0], subjects[1]), None
+    places = [
+        f"; {subject.name} has it in {subject.engine_root.relative_to(subject.checkout.tree)}/"
+        for subject in subjects
+        if subject.engine_root is not None and subject.checkout is not None
+    ]
+    return (subjects[0], subjects[1]), missing[0] + "".join(places)
 
 
 def timing_collector(name: str) -> str:

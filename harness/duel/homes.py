@@ -14,7 +14,7 @@ from harness.duel.plan import DuelPlan, DuelSide
 from harness.errors import LaunchError, UsageError
 from harness.launch import LaunchRequest, Pace
 from harness.store import SIDES, SideName
-from harness.subject import LiveFolder, Subject, SubjectCache, missing_hint
+from harness.subject import LiveFolder, Subject, SubjectCache, missing_hint, rename_hint
 
 
 @dataclass(kw_only=True)
@@ -49,8 +49,9 @@ class Homes:
         return launch_request(replace(side, subject=self._subjects[name]), launch_dir, pace, env)
 
     def hints(self, errors: Mapping[SideName, Exception]) -> list[str]:
-        """Return what sides that cannot run lack although the working tree has it."""
-        found = (missing_hint(str(error), self._subjects[side].checkout) for side, error in errors.items())
+        """Return what to do about sides that cannot run."""
+        found = [missing_hint(str(error), self._subjects[side].checkout) for side, error in errors.items()]
+        found += [rename_hint(str(error), side, self._subjects[side].name) for side, error in errors.items()]
         return [hint for hint in found if hint is not None]
 
     def look(self, requests: Mapping[SideName, LaunchRequest]) -> None:

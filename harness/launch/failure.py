@@ -29,8 +29,22 @@ _PEER_GONE: Final = re.compile(
     r"connection (was )?closed|connection reset|broken pipe|remote process|ncclRemoteError", re.IGNORECASE
 )
 
-# What faulthandler writes of the thread that took the signal, which is the main thread.
-_INNERMOST_FRAME: Final = re.compile(r'^Current thread .*\n  File "([^"]*)"', re.MULTILINE)
+# What faulthandler's timer writes of each thread; the main thread comes last.
+_STACKS: Final = re.compile(r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$", re.MULTILINE)
+_INNERMOST_FRAME: Final = re.compile(r'^Thread .*\n  File "([^"]*)"', re.MULTILINE)
+
+
+_WAYS_OUT: Final = (
+    (
+        re.compile(r"initialize the default process group twice"),
+        "the harness has made the process group: guard yours by `if not torch.distributed.is_initialized()`",
+    ),
+    (
+        re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE),
+        "another process has that port; where it is the other side of a comparison: --interleave blocks",
+    ),
+)
+"""What to do about errors that a rank may meet because it does not run alone, or not by its own script."""
 
 
 class LaunchFailedError(LaunchError):
@@ -94,9 +108,15 @@ def laggards(launch_dir: Path, phases: list[RankPhase]) -> list[RankPhase]:
     return busy or phases
 
 
+def has_stacks(log: Path) -> bool:
+    """Whether the last lines of a rank's log hold the stacks of its threads."""
+    return bool(_STACKS.search("\n".join(_last_lines(log))))
+
+
 def _in_collective(log: Path) -> bool:
-    """Whether the last stack dump in `log` has its main thread inside torch.distributed."""
-    found = _INNERMOST_FRAME.findall("\n".join(_last_lines(log)))
+    """Whether the last stacks in `log` have the main thread inside torch.distributed."""
+    stacks = _STACKS.split("\n".join(_last_lines(log)))[1:]
+    found = _INNERMOST_FRAME.findall(stacks[-1]) if stacks else []
     return bool(found) and "/torch/distributed/" in found[-1]
 
 
@@ -106,8 +126,9 @@ def timed_out(launch_dir: Path, ranks: int, waited_for: str, seconds: float) -> 
     where = "; ".join(map(str, phases)) or "no rank had started"
     first = phases[0] if phases else None
     log = launch_dir / (f"rank{first.rank}.log" if first else "torchrun.log")
+    found = "its stack is in" if has_stacks(log) else "log:"
     return LaunchFailedError(
-        f"launch hung: no {waited_for} within {seconds:g} s ({where}); its stack is in {log}",
+        f"launch hung: no {waited_for} within {seconds:g} s ({where}); {found} {log}",
         reason=f"{waited_for}_timeout",
         launch_dir=launch_dir,
         rank=first.rank if first else None,
@@ -205,7 +226,7 @@ def _raised(launch_dir: Path, failure: dict[str, Any]) -> LaunchFailedError:
     where = phase if step is None else f"{phase} {step}"
     error = _bounded(failure["error"].splitlines()[0])
     return LaunchFailedError(
-        f"rank {rank} raised in {where}: {error} (log: {log})",
+        f"rank {rank} raised in {where}: {error}{_way_out(failure['error'])} (log: {log})",
         reason=BUILD_RAISED if phase in ("start", "import", "build") else "step_raised",
         launch_dir=launch_dir,
         rank=rank,
@@ -213,6 +234,10 @@ def _raised(launch_dir: Path, failure: dict[str, Any]) -> LaunchFailedError:
         step=step,
         log_tail=tail(log),
     )
+
+
+def _way_out(error: str) -> str:
+    return next((f": {text}" for pattern, text in _WAYS_OUT if pattern.search(error)), "")
 
 
 def _died(launch_dir: Path, ranks: int, rank: int, status: int) -> LaunchFailedError:

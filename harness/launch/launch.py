@@ -24,13 +24,13 @@ from typing import Any, Final
 from harness.errors import UsageError
 from harness.launch.channel import AwaitTimeoutError, Channel, TreeEndedError
 from harness.launch.clock import clock_problem
-from harness.launch.failure import CLOCK, LaunchFailedError, diagnose, read_phases, timed_out
+from harness.launch.failure import CLOCK, LaunchFailedError, diagnose, has_stacks, read_phases, timed_out
 from harness.launch.interrupts import interrupts_deferred
 from harness.launch.parking import Parking
 from harness.launch.placement import processor_ns
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 
-_STACK_DUMP_S: Final = 0.5
+_STACK_DUMP_S: Final = 2.0
 
 
 class Launch:
@@ -187,20 +187,18 @@ class Launch:
         return diagnose(self.launch_dir, self.request.ranks, status)
 
     def _hung(self, waited_for: str, timeout_s: float) -> LaunchFailedError:
-        """The failure of a launch that is late. Its ranks write their stacks to their logs before they are killed."""
+        """The failure of a launch that is late. Its ranks write their stacks to their logs (`worker.stacks`)."""
         assert self._channel is not None
         phases = read_phases(self.launch_dir, self.request.ranks)
-        self._signal_ranks([phase.pid for phase in phases], signal.SIGUSR1)
-        time.sleep(_STACK_DUMP_S)
+        logs = [self.launch_dir / f"rank{phase.rank}.log" for phase in phases]
+        patience = time.monotonic() + _STACK_DUMP_S  # one that started late is late with its stacks
+        while not all(map(has_stacks, logs)) and time.monotonic() < patience:
+            time.sleep(0.05)
         failure = timed_out(self.launch_dir, self.request.ranks, waited_for, timeout_s)
         # A collector around the tree gets the time to write its report, once the ranks are gone.
-        self._signal_ranks([phase.pid for phase in phases], signal.SIGKILL)
+        for phase in phases:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(phase.pid, signal.SIGKILL)
         self._channel.wait_exit(self.request.exit_timeout_s)
         self.kill()
         return failure
-
-    @staticmethod
-    def _signal_ranks(pids: list[int], number: signal.Signals) -> None:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)

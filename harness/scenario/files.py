@@ -43,10 +43,14 @@ class ScenarioFile:
         return self.path.stem
 
     def overridden(self, overrides: Sequence[str]) -> ScenarioFile:
-        """Return the same with more overrides, which win over what it has."""
+        """Return the same with more overrides, which win over what it has. UsageError for one that fits nothing."""
         layer = dict(self.layer)
         for text in overrides:
-            layer.update(parse_override(text))
+            for key, entry in parse_override(text).items():
+                if entry.value is not None:
+                    layer[key] = entry
+                elif layer.pop(key, None) is None:
+                    raise UsageError(f"{entry.origin}: takes away what nothing sets; KEY=VALUE sets it")
         return replace(self, layer=layer)
 
     def resolve(self) -> Scenario:

@@ -16,6 +16,7 @@ class Entry:
     """One value and the layer that set it, as a user would name that layer."""
 
     value: Any
+    """None, which TOML has no word for, takes away what an earlier layer set."""
     origin: str
 
 
@@ -51,7 +52,10 @@ def read_layer(path: Path) -> Layer:
 
 
 def parse_override(text: str) -> Layer:
-    """Return `section.key=value` as a layer. The value has TOML's syntax; a bare word stands for a string."""
+    """Return `section.key=value` as a layer. The value has TOML's syntax; a bare word stands for a string.
+
+    Without a value the entry's is None, which takes the key out of the layers before.
+    """
     origin = f"--set {text}"
     dotted, equals, written = text.partition("=")
     section, dot, key = dotted.strip().partition(".")
@@ -64,6 +68,8 @@ def parse_override(text: str) -> Layer:
             f"{origin}: no section {section!r}.{closest(section, SECTIONS)} Allowed: {', '.join(SECTIONS)}"
         )
     written = written.strip()
+    if not written and section:
+        return {(section, key): Entry(value=None, origin=origin)}
     try:
         document = tomllib.loads(f"value = {written}")
     except tomllib.TOMLDecodeError as error:

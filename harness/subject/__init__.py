@@ -12,7 +12,7 @@ from harness.subject.checkout import Checkout
 from harness.subject.git import commit_subject, resolve_commit
 from harness.subject.interpreter import own_interpreter
 from harness.subject.live import LiveFolder
-from harness.subject.missing import missing_hint
+from harness.subject.missing import missing_hint, rename_hint
 from harness.subject.model import Home, NoEngineError, Subject
 from harness.subject.prepare import prepare_engine, prepare_subject
 from harness.subject.resolve import (
@@ -44,6 +44,7 @@ __all__ = [
     "own_interpreter",
     "prepare_engine",
     "prepare_subject",
+    "rename_hint",
     "resolve_commit",
     "resolve_subject",
     "uncommitted",

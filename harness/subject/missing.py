@@ -1,4 +1,4 @@
-"""What a failed import of a side has to do with files that the working tree has and the side lacks."""
+"""What to do about a side that cannot run: files that it lacks and the working tree has, names that it has not yet."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ _MISSING: Final = (
     re.compile(r"No module named '(?P<module>[\w.]+)'"),
     re.compile(r"cannot import name '(?P<name>\w+)' from (?:partially initialized module )?'(?P<module>[\w.]+)'"),
 )
+
+
+_NO_FACTORY: Final = re.compile(r"^factory '(?P<module>[\w.]+):[\w.]+': (?:[\w.]+ has no|importing [\w.]+ failed)")
+_NO_KEY: Final = re.compile(r"^engine: unknown key '(?P<key>\w+)'")
+
+
+def rename_hint(message: str, side: str, revision: str) -> str | None:
+    """Return how to give `side` alone the name that its revision has; None where the failure is another one."""
+    if (found := _NO_FACTORY.search(message)) is not None:
+        return f"if {revision} has another name for it: --{side}-set engine.factory={found['module']}:NAME"
+    if (found := _NO_KEY.search(message)) is not None:
+        return f"--{side}-set engine.{found['key']}= leaves that out of {revision}, --{side}-set engine.NAME=VALUE adds"
+    return None
 
 
 def missing_hint(message: str, checkout: Checkout | None) -> str | None:

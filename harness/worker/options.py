@@ -33,8 +33,8 @@ def load_factory(path: str) -> _Factory:
         ) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
-            near = closest(part, [name for name in dir(found) if not name.startswith("_")])
-            raise UsageError(f"factory {path!r}: {module_name} has no {part!r}.{near}")
+            near = closest(part, [name for name, item in vars(found).items() if callable(item) and name[0] != "_"])
+            raise UsageError(f"factory {path!r}: {module_name} has no {part!r}{near and '.' + near}")
         found = getattr(found, part)
     if not callable(found):
         raise UsageError(f"factory {path!r}: is a {type(found).__name__}, not a callable")

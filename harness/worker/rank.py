@@ -7,13 +7,13 @@ later is a *failure*: each rank that raises writes `rank{r}.failure.json` and en
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import json
 import math
 import os
 import random
-import signal
 import sys
 import time
 import traceback
@@ -40,6 +40,7 @@ from harness.worker.probes import Probes
 from harness.worker.ranges import Ranges
 from harness.worker.refusal import leave_the_word_to_rank_0
 from harness.worker.side_paths import import_from_side
+from harness.worker.stacks import StackTimer
 from harness.worker.state import precision_of, state_of
 from harness.worker.step import Instrument, StepFigures, StepRunner
 
@@ -63,13 +64,12 @@ def main(plan_path: Path) -> NoReturn:
 
 
 def _redirect(log: Path) -> None:
-    """Send stdout and stderr of this process and its children to `log`, and stacks there on SIGUSR1."""
+    """Send stdout and stderr of this process and its children to `log`, and stacks there if it crashes."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 class _Phase:
@@ -89,6 +89,8 @@ class _Rank:
     def __init__(self, plan: Plan, rank: int, ranks: int) -> None:
         self._plan, self._rank, self._ranks = plan, rank, ranks
         self._phase = _Phase(plan.launch_dir / f"rank{rank}.phase")
+        self._stacks = StackTimer(sys.stderr.fileno())
+        self._stacks.set(plan.start_timeout_s)
         self._coordinator = Coordinator(plan.control_socket) if rank == 0 else None
         self._side: RankSide | None = None
         self._instrument = Instrument()
@@ -133,8 +135,7 @@ class _Rank:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group(backend="cpu:gloo,cuda:nccl" if self._cuda else "gloo")
         followers = Followers(self._rank, self._ranks)
-        random.seed(self._plan.seed)
-        torch.manual_seed(self._plan.seed)
+        _seed(self._plan.seed)
         engine = build()
         pids = followers.gather([os.getpid()])
         if self._coordinator is not None:
@@ -181,6 +182,7 @@ class _Rank:
                 command = control.STEP
             if followers.share(command) == control.STOP:
                 break
+            self._stacks.set(plan.timeout_s)
             self._phase.enter("batch", index)
             runner.prepare(index)
             capture.before(index)
@@ -195,6 +197,7 @@ class _Rank:
             if self._coordinator is not None:
                 self._coordinator.send({"event": "step", "index": index, **_summary(everyone)})
             index += 1
+        self._stacks.set(plan.timeout_s)
         self._phase.enter("stop")
         capture.end()
         self._loaded.write(plan.launch_dir / f"rank{self._rank}.loaded.json")
@@ -276,6 +279,16 @@ class _Capture:
             self._ranges.end(self._started)
         if self._side is not None:
             self._side.end_capture()
+
+
+def _seed(seed: int) -> None:
+    """Seed every generator that a training script draws from without naming it."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    with contextlib.suppress(ImportError):
+        import numpy as np
+
+        np.random.seed(seed % 2**32)  # the global generator, which scripts draw from
 
 
 def _uses_cuda(engine: Mapping[str, Any]) -> bool:
