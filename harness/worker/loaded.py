@@ -1,7 +1,7 @@
 """What a rank has loaded: files of modules and shared objects, files that were opened for reading, programs started.
 
 For the coordinator, which tells whether a side ran its own files (`duel.loaded`). An audit hook sees every `open` and
-every start of a process; a step has few of them, and each costs the hook less than a microsecond. Files that C++ or
+every start of a process; any other event of a step costs it a fifth of a microsecond. Files that C++ or
 Rust code opens are seen only while they are mapped into memory.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,24 +26,34 @@ class Loaded:
     """Looks on from when it is made, in this process only."""
 
     def __init__(self, working_tree: Path | None, side_root: Path | None) -> None:
-        self._roots = [str(root) for root in (working_tree, side_root) if root is not None]
+        self._roots = tuple(f"{root}{os.sep}" for root in (working_tree, side_root) if root is not None)
         self._shared = None if working_tree is None else f"{working_tree}{os.sep}"
         self._opened: set[str] = set()
         self._started: set[str] = set()
-        self._pid = os.getpid()
-        sys.addaudithook(self._see)
+        sys.addaudithook(self._hook())
 
-    def _see(self, event: str, args: tuple[Any, ...]) -> None:
-        if event == "open":
-            path, _, flags = args
-            if isinstance(path, (str, bytes)) and os.getpid() == self._pid:
-                self._open(os.fsdecode(path), flags)
-        elif event in _STARTS and os.getpid() == self._pid:
-            self._started.add(_program(event, args))
+    def _hook(self) -> Callable[[str, tuple[Any, ...]], None]:
+        """Return what is called at every audit event, of which a step may have dozens.
+
+        A function, not a method: for one of those Python builds an error at every event, and that takes 2 µs.
+        """
+        opened, started, pid, getpid = self._open, self._started, os.getpid(), os.getpid
+
+        def see(event: str, args: tuple[Any, ...]) -> None:
+            if event == "open":
+                path, _, flags = args
+                if isinstance(path, (str, bytes)) and getpid() == pid:
+                    opened(os.fsdecode(path), flags)
+            elif event in _STARTS and getpid() == pid:
+                started.add(_program(event, args))
+
+        return see
 
     def _open(self, path: str, flags: int) -> None:
-        path = os.path.abspath(path)  # noqa: PTH100  # links stay, and it is fast: this runs at every `open`
-        if not path.startswith(tuple(self._roots)):
+        if path.startswith("/") and not path.startswith(self._roots) and "/../" not in path:
+            return  # most of what is opened, at once
+        path = os.path.abspath(path)  # noqa: PTH100  # links stay
+        if not path.startswith(self._roots):
             return
         if not flags & _WRITES:
             self._opened.add(path)
@@ -57,9 +68,9 @@ class Loaded:
     def write(self, path: Path) -> None:
         """Write what was loaded so far as JSON."""
         modules = sorted({file for module in list(sys.modules.values()) if (file := _file(module)) is not None})
-        own = [file for file in modules if self._counts(file)]
+        own = {file for file in modules if self._counts(file)}
         document = {
-            "modules": own,
+            "modules": sorted(own),
             "objects": sorted(file for file in _mapped() if self._counts(file)),
             "opened": sorted(file for file in self._opened if self._counts(file) and "__pycache__" not in file),
             "elsewhere": {file: _state(file) for file in modules if file not in own and _may_be_edited(file)},
@@ -68,9 +79,9 @@ class Loaded:
         path.write_text(json.dumps(document), encoding="utf-8", errors="backslashreplace")
 
     def _counts(self, file: str) -> bool:
-        if not file.startswith(tuple(self._roots)) or file.startswith(_OWN):
+        if not file.startswith(self._roots) or file.startswith(_OWN):
             return False
-        return not belongs_to_environment(Path(file))
+        return not belongs_to_environment(file)
 
 
 def _program(event: str, args: tuple[Any, ...]) -> str:
@@ -83,7 +94,9 @@ def _program(event: str, args: tuple[Any, ...]) -> str:
 
 def _file(module: Any) -> str | None:
     found = getattr(module, "__file__", None)
-    return os.path.abspath(found) if isinstance(found, str) else None  # noqa: PTH100  # links stay
+    if not isinstance(found, str):
+        return None
+    return found if found.startswith("/") else os.path.abspath(found)  # noqa: PTH100  # links stay
 
 
 def _mapped() -> set[str]:
@@ -94,7 +107,7 @@ def _mapped() -> set[str]:
 
 
 def _may_be_edited(file: str) -> bool:
-    return not belongs_to_environment(Path(file)) and not file.startswith((_LIBRARY, _OWN))
+    return not belongs_to_environment(file) and not file.startswith((_LIBRARY, _OWN))
 
 
 def _state(file: str) -> list[int] | None:
@@ -105,6 +118,6 @@ def _state(file: str) -> list[int] | None:
     return [about.st_size, about.st_mtime_ns]
 
 
-_OWN: Final = str(Path(__file__).resolve().parent.parent)
+_OWN: Final = f"{Path(__file__).resolve().parent.parent}{os.sep}"
 """The harness, which is no part of what is measured."""
-_LIBRARY: Final = str(Path(os.__file__).parent)
+_LIBRARY: Final = f"{Path(os.__file__).parent}{os.sep}"

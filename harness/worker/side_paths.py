@@ -20,14 +20,13 @@ from typing import Any, Final
 
 from harness.names import BUILT_SITE
 
-_INSTALLED: Final = frozenset(("site-packages", "dist-packages"))
+_INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_PREFIXES: Final = tuple(f"{prefix}{os.sep}" for prefix in {sys.prefix, sys.base_prefix} if prefix != "/usr")
 
 
-def belongs_to_environment(path: Path) -> bool:
+def belongs_to_environment(path: str) -> bool:
     """Whether it is part of an installed environment, which may well lie in the working tree (`.venv`)."""
-    if _INSTALLED.intersection(path.parts):
-        return True
-    return any(path.is_relative_to(prefix) for prefix in {sys.prefix, sys.base_prefix} if prefix != "/usr")
+    return any(part in path for part in _INSTALLED) or path.startswith(_PREFIXES)
 
 
 def moved_path(entry: str, working_tree: Path, side_root: Path) -> str | None:
@@ -36,7 +35,11 @@ def moved_path(entry: str, working_tree: Path, side_root: Path) -> str | None:
     None where it is and the side has no such place.
     """
     path = Path(os.path.realpath(entry or "."))
-    if not path.is_relative_to(working_tree) or path.is_relative_to(side_root) or belongs_to_environment(path):
+    if (
+        not path.is_relative_to(working_tree)
+        or path.is_relative_to(side_root)
+        or belongs_to_environment(f"{path}{os.sep}")
+    ):
         return entry
     place = side_root / path.relative_to(working_tree)
     return str(place) if place.exists() else None

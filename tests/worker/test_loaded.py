@@ -79,6 +79,13 @@ def test_what_is_mapped_into_memory_is_told(trees: tuple[Path, Path], tmp_path: 
     assert found["objects"] == [str(trees[0] / "data.bin")]
 
 
+def test_a_neighbour_whose_name_begins_alike_is_no_part_of_it(trees: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "user2").mkdir()
+    (tmp_path / "user2/x.txt").write_text("")
+    found = loaded(trees, tmp_path, "open(str(user) + '2/x.txt').read(); open('../user/../user2/x.txt').read()")
+    assert not [file for file in found["opened"] if "user2" in file]
+
+
 def test_a_shared_file_is_not_written_through_its_link(trees: tuple[Path, Path], tmp_path: Path) -> None:
     user, _ = trees
     loaded(
