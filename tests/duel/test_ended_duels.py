@@ -196,7 +196,7 @@ def test_a_stopped_gate_tells_the_result_so_far_and_the_command_that_goes_on(ben
     Path(bench.scenario).rename(bench.folder / "scenarios" / "toy.toml")
     arguments = [
         *("gate", "--policy", str(bench.folder / "stepduel.toml"), "--base", "HEAD", "--repo", str(bench.repo)),
-        *("--reports", str(bench.reports), "--set", "engine.sleep_ms=20"),
+        *("--reports", str(bench.reports), "--set", "engine.sleep_ms=20", "--head-set", "engine.step_ms=100"),
     ]
     with started_with(bench, *arguments, cwd=bench.folder) as process:
         wait_for(lambda: stepping(bench, "pair02"))
