@@ -15,18 +15,15 @@ import importlib.resources, multiprocessing, os, subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import blocks, linked, pkg, namespaced.far, namespaced.near
+import blocks, linked, pkg, namespaced.far, namespaced.near, spawned
 import torch
-
-def spawned_version(queue):
-    queue.put(blocks.VERSION)
 
 def build(open_also="", width=1):
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    process = context.Process(target=spawned_version, args=(queue,))
+    process = context.Process(target=spawned.tell, args=(queue,))
     process.start()
-    spawned = queue.get(timeout=60)
+    from_spawned = queue.get(timeout=60)
     process.join()
     left = Path("checkpoints/last.pt")
     found = left.exists()
@@ -43,7 +40,7 @@ def build(open_also="", width=1):
         "namespace, two roots": f"{namespaced.near.VERSION} {namespaced.far.VERSION}",
         "link": linked.VERSION,
         "python -m": subprocess.run([sys.executable, "-m", "pkg.child"], **asked).stdout.strip(),
-        "spawned process": spawned,
+        "spawned process": from_spawned,
         "git log": subprocess.run(["git", "log", "-1", "--format=%s"], **asked).stdout.strip(),
         "git describe": subprocess.run(["git", "describe", "--tags"], **asked).stdout.strip(),
         "git status": subprocess.run(["git", "status", "--porcelain", "-uno"], **asked).stdout.strip(),
@@ -62,6 +59,7 @@ def build(open_also="", width=1):
 
 FILES = {
     "trainer/side_engine.py": ENGINE,
+    "trainer/spawned.py": "import blocks\n\ndef tell(queue):\n    queue.put(blocks.VERSION)\n",
     "trainer/pkg/__init__.py": "VERSION = 'VERSION'\n",
     "trainer/pkg/child.py": "print('VERSION')\n",
     "trainer/pkg/data.txt": "VERSION\n",
