@@ -28,13 +28,16 @@ class Parking:
     def __init__(self, supervisor: int, ranks: Sequence[int]) -> None:
         self._supervisor, self._ranks = supervisor, frozenset(ranks)
         self._stopped: list[int] = []
+        self._newest = supervisor
+        self._began_again = False
 
     def stop(self) -> None:
         """Stop them all, and return when they stand still. One that its own launch had stopped is left alone."""
-        own = {pid for pid, state in self._processes() if state == "T"} - set(self._stopped)
+        found = list(self._processes())
+        own = {pid for pid, state in found if state == "T"} - set(self._stopped)
         deadline = time.monotonic() + _STOPPED_WITHIN_S
         # Until a look finds nobody running: a process may fork between the look and its stop.
-        while moving := [pid for pid, state in self._processes() if state != "T"]:
+        while moving := [pid for pid, state in found if state != "T"]:
             for pid in moving:
                 if pid not in self._stopped and pid not in own:
                     self._stopped.append(pid)
@@ -43,6 +46,7 @@ class Parking:
             if time.monotonic() > deadline:
                 return
             time.sleep(_PAUSE_S)
+            found = list(self._processes())
 
     def resume(self) -> None:
         """Continue what `stop` stopped, children before the ranks: what their parents hear of it comes first."""
@@ -57,7 +61,7 @@ class Parking:
 
     def _processes(self) -> Iterator[tuple[int, str]]:
         """Id and state of each process that waits with the launch."""
-        parents, states = _living()
+        parents, states = self._living()
         above: set[int] = set()
         for rank in self._ranks:
             pid = parents.get(rank, 0)
@@ -71,20 +75,36 @@ class Parking:
             if line == self._supervisor and pid not in above and pid != self._supervisor:
                 yield pid, state
 
+    def _living(self) -> tuple[dict[int, int], dict[int, str]]:
+        """Return parents and states of the living processes that may be the launch's.
 
-def _living() -> tuple[dict[int, int], dict[int, str]]:
-    """Parents and states of the living processes; `t`, stopped by a debugger, counts as stopped."""
-    parents: dict[int, int] = {}
-    states: dict[int, str] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - half the time of Path, at every turn
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                state, parent = file.read().rpartition(b")")[2].split(None, 2)[:2]
-        except OSError:
-            continue  # it ended meanwhile
-        if state not in b"ZX":
-            parents[int(name)] = int(parent)
-            states[int(name)] = state.decode().upper()
-    return parents, states
+        Its ids are above the supervisor's until the kernel begins again from below. Most of a machine's are not, and a
+        look at each takes 40 µs.
+        """
+        newest = _newest_id()
+        self._began_again |= newest < self._newest
+        self._newest = newest
+        parents: dict[int, int] = {}
+        states: dict[int, str] = {}
+        for name in os.listdir("/proc"):  # noqa: PTH208 - half the time of Path, at every turn
+            if name.isdigit() and (self._began_again or int(name) >= self._supervisor):
+                found = _stat(int(name))
+                if found is not None:
+                    parents[int(name)], states[int(name)] = found
+        return parents, states
+
+
+def _stat(pid: int) -> tuple[int, str] | None:
+    """Return a process's parent and state, `T` if it is stopped, by a debugger too; None if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            state, parent = file.read().rpartition(b")")[2].split(None, 2)[:2]
+    except OSError:
+        return None
+    return None if state in b"ZX" else (int(parent), state.decode().upper())
+
+
+def _newest_id() -> int:
+    """Return the id that was given to a process last; they are given in order, and again from below at the end."""
+    with open("/proc/loadavg", "rb") as file:  # noqa: PTH123
+        return int(file.read().split()[-1])

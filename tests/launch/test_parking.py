@@ -13,6 +13,7 @@ import psutil
 import pytest
 from child_process import PIPE, child
 
+from harness.launch import parking as parking_module
 from harness.launch import supervisor
 from harness.launch.parking import Parking
 from harness.launch.supervisor import MARK, kill_launch, marked_processes
@@ -63,6 +64,31 @@ def below(top: psutil.Process) -> dict[int, str]:
         except psutil.NoSuchProcess:
             continue
     return {pid: status for pid, status in found.items() if status != psutil.STATUS_ZOMBIE}
+
+
+def test_after_ids_began_again_from_below_every_process_is_looked_at(
+    tree: tuple[psutil.Process, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with an id below the supervisor's, as a process of this launch has it then, is found."""
+    top, rank = tree
+    parking = Parking(top.pid, [rank])
+    assert rank in parking.processes()
+    looked_at: list[int] = []
+    stat = parking_module._stat
+
+    def look(pid: int) -> tuple[int, str] | None:
+        looked_at.append(pid)
+        return stat(pid)
+
+    monkeypatch.setattr(parking_module, "_stat", look)
+    assert rank in parking.processes()
+    assert min(looked_at) == top.pid
+    with monkeypatch.context() as once:
+        once.setattr(parking_module, "_newest_id", lambda: 1)
+        assert rank in parking.processes()
+    looked_at.clear()
+    assert rank in parking.processes()
+    assert 1 in looked_at, "and from then on"
 
 
 def test_the_rank_and_all_that_it_started_stand_still_and_go_on(
