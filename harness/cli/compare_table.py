@@ -11,7 +11,7 @@ from harness.analysis.range_part import JudgedPart
 from harness.cli.output import clean, print_wrapped, stdout_console
 from harness.cli.trace_tables import WIDE, print_table
 from harness.comparison import Comparison
-from harness.units import milliseconds, percent, plural, signed_ms, some_of
+from harness.units import milliseconds, percent, plural, signed_ms
 from harness.verdict import State
 
 STYLES = {
@@ -40,11 +40,8 @@ def print_comparison(comparison: Comparison) -> None:
     if comparison.ranges:
         _print_parts(comparison)
     print_wrapped(_same_work_line(comparison))
-    if comparison.environment_changes:
-        print_wrapped(f"environments differ: {some_of([one.text for one in comparison.environment_changes])}", "yellow")
-    for name, side in (("base", duel.base), ("head", duel.head)):
-        if side.get("mismatches"):
-            print_wrapped(f"{name} runs with {', '.join(side['mismatches'])}", "yellow")
+    for caveat in comparison.caveats:
+        print_wrapped(caveat, "yellow")
     for change in comparison.metrics:
         if change.bound is not None:
             text = change.metric.text

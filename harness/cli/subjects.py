@@ -34,6 +34,7 @@ def tell_of_subjects(*subjects: Subject) -> None:
         for note in one.notes:
             by_note.setdefault(note, []).append(one.name)
     told = [(f"note: {' and '.join(dict.fromkeys(names))}: {note}", "dim") for note, names in by_note.items()]
+    told += [(f"warning: {caveat}", "yellow") for one in subjects for caveat in one.caveats]
     told += [
         (f"warning: {one.name} runs with {', '.join(one.mismatches)}", "yellow") for one in subjects if one.mismatches
     ]

@@ -15,7 +15,7 @@ from harness.stats.interleaving import Effect, Interleaving
 from harness.stats.rule import Rule
 from harness.stats.variance_prior import VariancePrior
 from harness.store import DuelRecord
-from harness.units import percent, plural
+from harness.units import percent, plural, some_of
 from harness.verdict import Reason, State, Verdict
 
 LEAST_SHARE_OF_CHANGE = 0.05
@@ -85,7 +85,7 @@ class Pair:
 class Comparison:
     """Everything a duel found out, computed from its stored rows alone."""
 
-    ALSO_IN_DOCUMENT: ClassVar = ("cores", "ci_level", "environment_changes")
+    ALSO_IN_DOCUMENT: ClassVar = ("cores", "ci_level", "environment_changes", "caveats")
 
     duel: DuelRecord
     environment: Mapping[str, Any]
@@ -137,6 +137,18 @@ class Comparison:
                 {"python": base["python"], **base["versions"]}, {"python": head["python"], **head["versions"]}
             )
         return version_changes(base["engine"], head["engine"]) if base["engine"] and head["engine"] else ()
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What else differs between the sides, or was asked for and not measured: to be read beside the verdict."""
+        found = []
+        if self.environment_changes:
+            found.append(f"environments differ: {some_of([one.text for one in self.environment_changes])}")
+        for name, subject in (("base", self.duel.base), ("head", self.duel.head)):
+            if subject.get("mismatches"):
+                found.append(f"{name} runs with {', '.join(subject['mismatches'])}")
+            found += subject.get("caveats") or ()
+        return tuple(found)
 
     @property
     def ci_level(self) -> float:

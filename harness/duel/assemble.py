@@ -184,7 +184,7 @@ def _resolve_sides(
     differs = differing({"base": base, "head": head})
     note = None if differs is None else requirement_note({"base": base, "head": head}, differs)
     if note is not None:
-        subjects[1] = replace(head, notes=(*head.notes, note))
+        subjects[1] = replace(head, caveats=(note,))
     if len(missing) == len(subjects):
         raise UsageError("; ".join(missing))
     if not missing:

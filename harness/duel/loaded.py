@@ -136,8 +136,8 @@ def requirement_note(subjects: Mapping[SideName, Subject], differing: frozenset[
     if not names:
         return None
     return (
-        f"what the project requires differs between the sides ({some_of(names)}), but both ran in one environment: "
-        "a change of dependencies was not measured"
+        f"what the project requires differs between the sides ({some_of(names)}), but both run in one environment: "
+        "a change of dependencies is not measured; [subject] environment gives each side its own"
     )
 
 

@@ -90,6 +90,9 @@ def _details(judgement: Judgement, pages: Mapping[str, str]) -> Iterable[str]:
     yield ""
     yield f"base {code(comparison.base.label)}, head {code(comparison.head.label)}  "
     yield code(comparison.verdict.line)
+    for caveat in comparison.caveats:
+        yield ""
+        yield code(caveat, 600)
     yield from _ranges(comparison)
     yield ""
     yield _work(comparison)

@@ -62,6 +62,8 @@ class Subject:
     """KEY=VALUE of this side alone, in the order given."""
     notes: tuple[str, ...] = ()
     """What the code lacks although its revision has it, and what a release asks for and does not find."""
+    caveats: tuple[str, ...] = ()
+    """What a verdict about it does not cover, to be read beside it."""
     measured_root: Path | None = None
     package: str | None = None
     """What is measured where the engine adapts it; None where the engine itself is, or a release with its files."""
@@ -117,6 +119,8 @@ class Subject:
             found["adapter"] = asdict(self.adapter)
         if self.interpreter:
             found["environment"] = self.interpreter.document()
+        if self.caveats:
+            found["caveats"] = list(self.caveats)
         if self.mismatches:
             found["mismatches"] = list(self.mismatches)
         return found

@@ -117,7 +117,7 @@ def test_different_requirements_in_one_environment_are_noted(tmp_path: Path) -> 
     duel = Duel(tmp_path, {"uv.lock": "1"}, {"uv.lock": "2"}, {})
     note = requirement_note(duel.subjects(), frozenset({"uv.lock"}))
     assert note is not None
-    assert note.startswith("what the project requires differs between the sides (uv.lock), but both ran in one")
+    assert note.startswith("what the project requires differs between the sides (uv.lock), but both run in one")
     assert requirement_note(duel.subjects(python=Path("/other/python")), frozenset({"uv.lock"})) is None
     assert requirement_note(duel.subjects(), frozenset({"engine.py"})) is None
 

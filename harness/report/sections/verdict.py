@@ -105,6 +105,14 @@ TEMPLATE: Final = """
 <dd class="value small">{{ seen.value }}</dd>
 <dd>{{ seen.detail }}</dd>
 </div>
+{% if c.caveats %}
+<div class="tile wide">
+<dt>Mind</dt>
+{% for caveat in c.caveats %}
+<dd>{{ caveat | name(300) }}</dd>
+{% endfor %}
+</div>
+{% endif %}
 {% if c.load %}
 <div class="tile">
 <dt>Load while measuring</dt>
