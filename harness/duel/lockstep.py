@@ -14,14 +14,14 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from harness.comparison.same_work import agree, tolerance
 from harness.errors import LaunchError, StepduelError, UsageError
 from harness.launch import BUILD_RAISED, CLOCK, Launch, LaunchFailedError, LaunchRequest, Pace, Ready, StepReport
-from harness.launch.placement import Placement, fits, keep_to, place_ranks, unplaced
+from harness.launch.placement import Placement, fits, place_ranks, unplaced
 from harness.launch.rows import step_records
 from harness.stats.turns import TURNS, Turn, stretches_alone
 from harness.store import SIDES, DuelStepRecord, SideName
@@ -252,7 +252,7 @@ def run_in_blocks(request: PairRequest, decide: Decide, stepped: Stepped) -> Pai
             for done in _paced(run, warmup, decide, TURNS[0]):
                 _check_time(request)
                 if done == 1 and request.pinned:
-                    _place(run, (side,))
+                    _place(run, {side: launch})
                 duration_ns = run.take(side, launch, slot, measured=done > 0).duration_ns
                 if done < 1:
                     # The other side is not alive to compare with: its step is taken to cost the same.
@@ -297,20 +297,20 @@ def _await_ready(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
     run.start_ns += time.monotonic_ns() - began_ns
 
 
-def _place(run: PairRun, sides: Collection[SideName]) -> None:
-    """Bind the ranks of `sides` to cores, the same for every side of the pair.
+def _place(run: PairRun, launches: Mapping[SideName, Launch]) -> None:
+    """Bind the ranks of `launches` to cores, the same for every side of the pair.
 
     Not before the warm-up has shown how many cores they use; starting uses all of them. On a GPU a step hardly waits
     for the core that feeds it; and what an engine has placed itself is left alone.
     """
-    ready = [run.ready[side] for side in sides]
+    ready = [run.ready[side] for side in launches]
     if any(one.device != "cpu" or not unplaced(one.pids) for one in ready):
         return
     placement = place_ranks(ready[0].ranks, max(one.threads for one in ready), os.sched_getaffinity(0))
-    if placement is None or not all(fits(placement, run.cores_used.get(side, 0.0)) for side in sides):
+    if placement is None or not all(fits(placement, run.cores_used.get(side, 0.0)) for side in launches):
         return
-    for side in sides:
-        keep_to(run.ready[side].pids, placement)
+    for side, launch in launches.items():
+        launch.keep_to(placement)
         run.placements[side] = placement
 
 

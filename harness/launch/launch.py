@@ -27,7 +27,7 @@ from harness.launch.clock import clock_problem
 from harness.launch.failure import CLOCK, LaunchFailedError, diagnose, has_stacks, read_phases, timed_out
 from harness.launch.interrupts import interrupts_deferred
 from harness.launch.parking import Parking
-from harness.launch.placement import processor_ns
+from harness.launch.placement import Placement, keep_to, let_go, processor_ns
 from harness.launch.request import LaunchOutcome, LaunchRequest, Ready, StepReport
 
 _STACK_DUMP_S: Final = 2.0
@@ -45,6 +45,8 @@ class Launch:
         """The command line that was run, as a collector wrapped it."""
         self._channel: Channel | None = None
         self._parking: Parking | None = None
+        self._placement: Placement | None = None
+        self._pids: tuple[int, ...] = ()
 
     def __enter__(self) -> Launch:
         self.start()
@@ -73,11 +75,12 @@ class Launch:
             self.kill()
             raise UsageError(event["message"])
         assert self._channel is not None
-        self._parking = Parking(self._channel.supervisor_pid, event["pids"])
+        self._pids = tuple(event["pids"])
+        self._parking = Parking(self._channel.supervisor_pid, self._pids)
         return Ready(
             ranks=event["ranks"],
             device=event["device"],
-            pids=tuple(event["pids"]),
+            pids=self._pids,
             threads=event["threads"],
             start_ns=event.get("ready_ns", time.perf_counter_ns()) - self._started_ns,
             precision=event.get("precision"),
@@ -88,7 +91,14 @@ class Launch:
     def park(self) -> None:
         """Stop every process of the launch but its keepers (`parking`), until the next `resume`, step or stop."""
         if self._parking is not None:
-            self._parking.stop()
+            started = self._parking.stop()
+            if self._placement is not None:
+                let_go(started.difference(self._pids), self._placement)
+
+    def keep_to(self, placement: Placement) -> None:
+        """Bind each rank to its cores. What the ranks start later works beside them, from the next `park` on."""
+        keep_to(self._pids, placement)
+        self._placement = placement
 
     def resume(self) -> None:
         """Let a parked launch go on; does nothing to another."""

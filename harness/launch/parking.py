@@ -28,11 +28,16 @@ class Parking:
     def __init__(self, supervisor: int, ranks: Sequence[int]) -> None:
         self._supervisor, self._ranks = supervisor, frozenset(ranks)
         self._stopped: list[int] = []
+        self._known: set[int] = set()
         self._newest = supervisor
         self._began_again = False
 
-    def stop(self) -> None:
-        """Stop them all, and return when they stand still. One that its own launch had stopped is left alone."""
+    def stop(self) -> set[int]:
+        """Stop them all, and return when they stand still; those of them that are new since the last time.
+
+        One that its own launch had stopped is left alone.
+        """
+        known = self._known
         found = list(self._processes())
         own = {pid for pid, state in found if state == "T"} - set(self._stopped)
         deadline = time.monotonic() + _STOPPED_WITHIN_S
@@ -44,9 +49,11 @@ class Parking:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
             if time.monotonic() > deadline:
-                return
+                break
             time.sleep(_PAUSE_S)
             found = list(self._processes())
+        self._known = {pid for pid, _ in found}
+        return self._known - known
 
     def resume(self) -> None:
         """Continue what `stop` stopped, children before the ranks: what their parents hear of it comes first."""

@@ -14,7 +14,7 @@ from child_process import PIPE, child
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.launch.placement import fits, keep_to, place_ranks, processor_ns, unplaced
+from harness.launch.placement import fits, keep_to, let_go, place_ranks, processor_ns, unplaced
 
 THREADED = """
 import os, sys, threading, time
@@ -87,3 +87,37 @@ def test_only_a_launch_that_needs_no_more_cores_is_placed() -> None:
     one_rank_of_two_threads = ((2, 3),)
     assert fits(one_rank_of_two_threads, 2.05)
     assert not fits(one_rank_of_two_threads, 2.5)
+
+
+SPAWNS = r"""
+import subprocess, sys
+burns = "import time\nuntil = time.thread_time() + 0.3\nwhile time.thread_time() < until: pass"
+for line in sys.stdin:
+    subprocess.run([sys.executable, "-c", burns])
+    print("done", flush=True)
+"""
+
+
+def test_children_that_have_ended_count_with_their_parent() -> None:
+    with child([sys.executable, "-c", SPAWNS], stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        before_ns = processor_ns([process.pid])
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+        assert 0.28e9 < processor_ns([process.pid]) - before_ns < 1.5e9
+        process.stdin.close()
+
+
+def test_what_a_bound_process_starts_is_let_go(threaded: subprocess.Popen[str]) -> None:
+    everywhere = os.sched_getaffinity(0)
+    core, placement = max(everywhere), ((max(everywhere),),)
+    keep_to([threaded.pid], placement)
+    let_go([threaded.pid], placement)
+    assert os.sched_getaffinity(threaded.pid) == everywhere
+    others = everywhere - {core}
+    if others:
+        os.sched_setaffinity(threaded.pid, others)
+        let_go([threaded.pid], placement)
+        assert os.sched_getaffinity(threaded.pid) == others, "what the engine has bound stays"
