@@ -182,10 +182,9 @@ def _print(result: BenchResult, next_commands: Sequence[str]) -> None:
         console.print(_range_table(result.ranges, console.width), crop=False)
         console.print(Text("medians, each by itself; share: of the time of all steps, adds up", style="dim"))
         console.print()
-    rows = [*_summary(result), *zip(("next", ""), next_commands, strict=False)]
-    width = max(len(label) for label, _ in rows) + 2
-    for label, value in rows:
-        console.print(Text.assemble((f"{label:<{width}}", "dim"), clean(value)), soft_wrap=True)
+    for label, value in [*_summary(result), *zip(("next", ""), next_commands, strict=False)]:
+        name = f"{label:<10}" if len(label) < 10 else f"{label}  "
+        console.print(Text.assemble((name, "dim"), clean(value)), soft_wrap=True)
 
 
 def _device_line(result: BenchResult) -> str:

@@ -8,7 +8,7 @@ named after. Where nothing that was loaded differs between the sides, there is n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -16,12 +16,14 @@ from typing import Any, Final
 from harness.store import SIDES, SideName
 from harness.subject import Checkout, Subject
 from harness.subject.differing import differing_files, same_file
+from harness.subject.packages import PROJECT_FILES
 from harness.subject.requires import requirement_files
 from harness.units import some_of
 from harness.verdict import Reason
 
 _INERT_SUFFIXES: Final = frozenset((".md", ".rst", ".png", ".svg", ".jpg", ".gif", ".pdf"))
 _INERT_NAMES: Final = frozenset((".gitattributes", ".gitignore", "AUTHORS", "CODEOWNERS", "LICENSE", "NOTICE"))
+_TESTS: Final = frozenset(("docs", "examples", "test", "tests"))
 _INERT_FOLDERS: Final = frozenset((".circleci", ".github", ".gitlab", "docs"))
 
 
@@ -35,6 +37,8 @@ class SideFiles:
     """Size and time of modification of modules that lie neither there nor in an installed environment."""
     started: tuple[str, ...]
     """Names of started programs."""
+    installed: frozenset[str] = frozenset()
+    """Modules of the environment, as paths in its folder of packages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,10 @@ def read_loaded(launch_dir: Path, ranks: int, subject: Subject) -> SideFiles:
                 own.add(str(name))
     elsewhere = {file: state for report in reports for file, state in report["elsewhere"].items()}
     started = tuple(sorted({name for report in reports for name in report["started"]}))
-    return SideFiles(own=frozenset(own), foreign=frozenset(foreign), elsewhere=elsewhere, started=started)
+    installed = frozenset(name for report in reports for name in report["installed"])
+    return SideFiles(
+        own=frozenset(own), foreign=frozenset(foreign), elsewhere=elsewhere, started=started, installed=installed
+    )
 
 
 def differing(subjects: Mapping[SideName, Subject]) -> frozenset[str] | None:
@@ -87,7 +94,19 @@ def mixed(subjects: Mapping[SideName, Subject], files: Mapping[SideName, SideFil
                 f"{subjects[side].name}: have it imported or opened from the side's own folder (a relative path, an "
                 "editable install by .pth), or share it with [subject] shared",
             )
-    if built or len(checkouts) < len(SIDES):
+    if len(checkouts) < len(SIDES):
+        return None
+    differs = differing(subjects) or frozenset()
+    for side in SIDES:
+        copies = sorted(name for name in differs if _is_copied(name, files[side], checkouts.values()))
+        if copies:
+            return Finding(
+                reason=Reason.MIXED_SIDES,
+                detail=f"{some_of(copies)} differs between the sides, but {side} loaded a copy that is installed in "
+                "its environment: install the package editable (pip install -e), or build it for each side "
+                "([subject] build = 'pip install --no-deps FOLDER')",
+            )
+    if built:
         return None
     for side, other in (SIDES, SIDES[::-1]):
         code, tree = files[side].own.intersection(checkouts[side].ignored.code), checkouts[other].tree
@@ -154,6 +173,20 @@ def _is_harmful(name: str, checkout: Checkout, checkouts: Sequence[Checkout]) ->
     if same_file(checkout.tree / name, checkout.top / name):
         return False
     return name in checkout.ignored.code or any((one.tree / name).exists() for one in checkouts)
+
+
+def _is_copied(name: str, files: SideFiles, checkouts: Iterable[Checkout]) -> bool:
+    """Whether a module of a project in the repository was loaded from an installed copy of that project."""
+    path = PurePosixPath(name)
+    if path.suffix != ".py" or name in files.own or not files.installed:
+        return False
+    for project in path.parents:
+        if not any((one.tree / project / mark).is_file() for one in checkouts for mark in PROJECT_FILES):
+            continue
+        inside = path.relative_to(project)
+        inside = inside.relative_to("src") if inside.parts[0] == "src" else inside
+        return len(inside.parts) > 1 and inside.parts[0] not in _TESTS and str(inside) in files.installed
+    return False
 
 
 def _is_inert(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 from harness.errors import UsageError
 from harness.subject.git import line
 
-_PROJECT: Final = frozenset(("pyproject.toml", "setup.py"))
+PROJECT_FILES: Final = frozenset(("pyproject.toml", "setup.py"))
 _NO_PROJECTS: Final = frozenset(("build", "dist", "node_modules", "site-packages", "tests", "third_party"))
 _DEEPEST: Final = 4
 """Folders below the top that a project is looked for in."""
@@ -65,7 +65,7 @@ def _with_src(places: Iterable[Path]) -> list[Path]:
 def _projects(top: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(top):
         here = Path(folder)
-        if here != top and _PROJECT.intersection(files):
+        if here != top and PROJECT_FILES.intersection(files):
             yield here
         if len(here.relative_to(top).parts) == _DEEPEST or "pyvenv.cfg" in files:
             folders.clear()

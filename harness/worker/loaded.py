@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from harness.worker.side_paths import belongs_to_environment
+from harness.worker.side_paths import INSTALLED, belongs_to_environment
 
 _WRITES: Final = os.O_WRONLY | os.O_RDWR
 _STARTS: Final = frozenset(
@@ -29,6 +29,7 @@ class Loaded:
         self._roots = tuple(f"{root}{os.sep}" for root in (working_tree, side_root) if root is not None)
         self._shared = None if working_tree is None else f"{working_tree}{os.sep}"
         self._opened: set[str] = set()
+        self._elsewhere: set[str] = set()
         self._started: set[str] = set()
         sys.addaudithook(self._hook())
 
@@ -50,11 +51,12 @@ class Loaded:
         return see
 
     def _open(self, path: str, flags: int) -> None:
-        if path.startswith("/") and not path.startswith(self._roots) and "/../" not in path:
-            return  # most of what is opened, at once
-        path = os.path.abspath(path)  # noqa: PTH100  # links stay
-        if not path.startswith(self._roots):
-            return
+        if not path.startswith(self._roots) or "/../" in path:
+            path = os.path.abspath(path)  # noqa: PTH100  # links stay
+            if not path.startswith(self._roots):  # most of what is opened
+                if len(self._elsewhere) < _MOST_ELSEWHERE:
+                    self._elsewhere.add(path)
+                return
         if not flags & _WRITES:
             self._opened.add(path)
         elif self._shared is not None and not path.startswith(self._shared):
@@ -69,14 +71,23 @@ class Loaded:
         """Write what was loaded so far as JSON."""
         modules = sorted({file for module in list(sys.modules.values()) if (file := _file(module)) is not None})
         own = {file for file in modules if self._counts(file)}
+        opened = {file for file in self._opened if self._counts(file)} | self._behind_links()
         document = {
             "modules": sorted(own),
             "objects": sorted(file for file in _mapped() if self._counts(file)),
-            "opened": sorted(file for file in self._opened if self._counts(file) and "__pycache__" not in file),
+            "opened": sorted(file for file in opened if "__pycache__" not in file),
+            "installed": sorted({name for file in modules if (name := _installed_name(file)) is not None}),
             "elsewhere": {file: _state(file) for file in modules if file not in own and _may_be_edited(file)},
             "started": sorted(self._started),
         }
         path.write_text(json.dumps(document), encoding="utf-8", errors="backslashreplace")
+
+    def _behind_links(self) -> set[str]:
+        """Files that were opened by a path outside, which leads inside: through a link to the repository."""
+        outside = (
+            file for file in self._elsewhere if not file.startswith(_SYSTEM) and not belongs_to_environment(file)
+        )
+        return {target for file in outside if self._counts(target := os.path.realpath(file))}
 
     def _counts(self, file: str) -> bool:
         if not file.startswith(self._roots) or file.startswith(_OWN):
@@ -99,6 +110,15 @@ def _file(module: Any) -> str | None:
     return found if found.startswith("/") else os.path.abspath(found)  # noqa: PTH100  # links stay
 
 
+def _installed_name(file: str) -> str | None:
+    """Where in its environment's folder of packages a module lies, as `numpy/__init__.py`; None if in none."""
+    for folder in INSTALLED:
+        _, found, name = file.rpartition(folder)
+        if found:
+            return name
+    return None
+
+
 def _mapped() -> set[str]:
     """Files mapped into this process that are no modules by their name: libraries, and what is read by mapping it."""
     with Path("/proc/self/maps").open(encoding="utf-8", errors="surrogateescape") as maps:
@@ -118,6 +138,9 @@ def _state(file: str) -> list[int] | None:
     return [about.st_size, about.st_mtime_ns]
 
 
+_MOST_ELSEWHERE: Final = 4000
+"""Paths that are kept until the end: a loader may open a file for each item."""
+_SYSTEM: Final = ("/dev/", "/etc/", "/proc/", "/sys/", "/usr/")
 _OWN: Final = f"{Path(__file__).resolve().parent.parent}{os.sep}"
 """The harness, which is no part of what is measured."""
 _LIBRARY: Final = f"{Path(os.__file__).parent}{os.sep}"

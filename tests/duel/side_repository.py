@@ -45,6 +45,9 @@ def build(open_also="", width=1):
         "editable sibling": blocks.VERSION,
         "namespace, two roots": f"{namespaced.near.VERSION} {namespaced.far.VERSION}",
         "link": linked.VERSION,
+        "child of an editable install": subprocess.run(
+            [sys.executable, "-P", "-c", "import blocks; print(blocks.VERSION)"], **asked
+        ).stdout.strip(),
         "python -m": subprocess.run([sys.executable, "-m", "pkg.child"], **asked).stdout.strip(),
         "spawned process": told[0],
         "fork server": told[1],
@@ -79,7 +82,7 @@ FILES = {
 }
 OWN = (
     *("import", "relative path", "resource", "editable sibling", "link", "python -m", "spawned process"),
-    "fork server",
+    *("fork server", "child of an editable install"),
 )
 """What is the commit's in the engine's description."""
 

@@ -38,9 +38,13 @@ class Duel:
         return Subject(name=name, engine_root=None, revision="0" * 40, dirty=False, checkout=checkout, **given)
 
 
-def files(own: str = "", foreign: str = "", started: str = "") -> SideFiles:
+def files(own: str = "", foreign: str = "", started: str = "", installed: str = "") -> SideFiles:
     return SideFiles(
-        own=frozenset(own.split()), foreign=frozenset(foreign.split()), elsewhere={}, started=tuple(started.split())
+        own=frozenset(own.split()),
+        foreign=frozenset(foreign.split()),
+        elsewhere={},
+        started=tuple(started.split()),
+        installed=frozenset(installed.split()),
     )
 
 
@@ -76,6 +80,33 @@ def test_an_extension_that_one_side_alone_has_is_unbuilt_unless_both_were_built(
     assert found.reason is Reason.UNBUILT
     assert "git ignores _ext.so, which head loaded from the working tree and base lacks" in found.detail
     assert mixed(duel.subjects(), loaded, built=True) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "installed", "copied"),
+    [
+        ("libs/blocks/src/blocks/core.py", "blocks/core.py", True),
+        ("libs/blocks/src/blocks/core.py", "other/core.py", False),
+        ("libs/blocks/tests/core.py", "tests/core.py", False),
+        ("libs/blocks/src/blocks/core.txt", "blocks/core.txt", False),
+        ("scripts/blocks/core.py", "blocks/core.py", False),  # part of no project
+    ],
+)
+def test_an_installed_copy_of_what_differs_is_no_side(
+    tmp_path: Path, changed: str, installed: str, copied: bool
+) -> None:
+    project = {**ENGINE, "libs/blocks/pyproject.toml": ""}
+    duel = Duel(tmp_path, {**project, changed: "1"}, {**project, changed: "2"}, {})
+    loaded: dict[SideName, SideFiles] = {
+        "base": files("engine.py", installed=installed),
+        "head": files("engine.py", installed=installed),
+    }
+    found = mixed(duel.subjects(), loaded, built=False)
+    assert (found is not None) == copied
+    if found is not None:
+        assert found.detail.startswith(f"{changed} differs between the sides, but base loaded a copy that is installed")
+    own: dict[SideName, SideFiles] = dict.fromkeys(loaded, files(f"engine.py {changed}", installed=installed))
+    assert mixed(duel.subjects(), own, built=False) is None, "its own was loaded as well"
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,18 @@ def test_a_neighbour_whose_name_begins_alike_is_no_part_of_it(trees: tuple[Path,
     assert not [file for file in found["opened"] if "user2" in file]
 
 
+def test_a_file_behind_a_link_is_told_by_where_it_lies(trees: tuple[Path, Path], tmp_path: Path) -> None:
+    user, _ = trees
+    (tmp_path / "alias").symlink_to(user)
+    found = loaded(trees, tmp_path, f"open({str(tmp_path / 'alias/config.txt')!r}).read()")
+    assert str(user / "config.txt") in found["opened"]
+
+
+def test_installed_modules_are_told_by_their_names(trees: tuple[Path, Path], tmp_path: Path) -> None:
+    found = loaded(trees, tmp_path, "import psutil")
+    assert "psutil/__init__.py" in found["installed"]
+
+
 def test_a_shared_file_is_not_written_through_its_link(trees: tuple[Path, Path], tmp_path: Path) -> None:
     user, _ = trees
     loaded(
