@@ -78,7 +78,7 @@ class Launch:
         root = self.plan["engine_root"]
         loaded = {"modules": [f"{root}/toy.py"] if self.plan["side_root"] else [], "objects": [], "opened": []}
         for rank in range(self.ranks):
-            report = json.dumps({**loaded, "elsewhere": {}, "started": []})
+            report = json.dumps({**loaded, "elsewhere": {}, "started": [], "installed": []})
             (self.folder / f"rank{rank}.loaded.json").write_text(report)
 
     def step(self, index: int) -> dict[str, Any]:
