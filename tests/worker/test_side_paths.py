@@ -72,8 +72,10 @@ def test_finders_of_editable_installs_are_pointed_at_the_side(
     user, side = trees
     module = "__editable___blocks_1_0_finder"
     if installer == "setuptools":
-        template = pytest.importorskip("setuptools.command.editable_wheel")._finder_template
-        text = template(module, {"blocks": f"{user}/src/blocks"}, {"ns": [f"{user}/libs/far/ns"]})
+        # In a process of its own: setuptools refuses to be imported once somebody has imported distutils.
+        tables = f"{module!r}, {{'blocks': '{user}/src/blocks'}}, {{'ns': ['{user}/libs/far/ns']}}"
+        asks = f"from setuptools.command.editable_wheel import _finder_template as t; print(t({tables}))"
+        text = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True).stdout
         install = f"{module}.install()"
     else:
         text = f"USER = {str(user)!r}\n{SCIKIT_BUILD}"
